@@ -1,0 +1,80 @@
+# Everything runs in .venv, which is built from the hashed lock files in requirements/.
+# Needed on the machine: Python 3.11 or later, make, and a package index that pip can reach.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# Extra arguments, for instance: make test ARGS="-k swap", make lock ARGS=--upgrade
+ARGS ?=
+
+# One stamp per step, so that an edit of pyproject.toml does not download anything again.
+LOCKED := $(VENV)/.locked
+INSTALLED := $(VENV)/.installed
+JAVA := $(VENV)/.java
+UV := $(VENV)/.uv
+
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-long test-original check format bench lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Build .venv from the lock and install morag in it, editable
+
+test: setup ## Run the tests that take seconds
+	$(BIN)/python -m pytest $(ARGS)
+
+test-long: setup ## Run the tests that take minutes
+	$(BIN)/python -m pytest -m "long and not original" --timeout=1800 $(ARGS)
+
+test-original: setup $(JAVA) ## Run the tests against the original Java server (needs mvn)
+	@command -v mvn >/dev/null || { echo "test-original needs mvn on the PATH" >&2; exit 1; }
+	$(BIN)/python -m pytest -m original --timeout=1800 tests/original $(ARGS)
+
+check: setup ## Lint, check the format, the types and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+format: setup ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: setup ## Run the benchmarks
+	$(BIN)/python -m bench $(ARGS)
+
+lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
+	$(COMPILE) pyproject.toml -o requirements/base.txt
+	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	$(COMPILE) --group original -o requirements/original.txt
+	$(COMPILE) --group lock -o requirements/lock.txt
+	@! grep -nE 'http|://|file:|^-|(^| )/' requirements/*.txt \
+		|| { echo "A lock names packages, versions and hashes only" >&2; exit 1; }
+
+clean: ## Remove .venv and everything that was generated
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --clear: the environment holds what the lock says, and nothing that an older lock said.
+$(LOCKED): requirements/dev.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	touch $@
+
+$(INSTALLED): $(LOCKED) pyproject.toml
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(JAVA): requirements/original.txt $(LOCKED)
+	$(PIP) install --quiet --require-hashes -r $<
+	touch $@
+
+$(UV): requirements/lock.txt $(LOCKED)
+	$(PIP) install --quiet --require-hashes -r $<
+	touch $@

@@ -1,0 +1,55 @@
+"""A Git-like catalog for data lakes: branches, tags, commits and merges over tables and views.
+
+    with morag.open("rocksdb:./data") as repo:
+        repo.commit("main", [Put(key, content)], "create a table")
+
+ARCHITECTURE.md shows the house; `versions/repository.py` is its front door.
+"""
+
+from __future__ import annotations
+
+from morag.backend.urls import open_backend
+from morag.config import Settings
+from morag.errors import MoragError
+from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, Namespace
+from morag.model.keys import ContentKey
+from morag.model.merging import MergeBehavior, MergeKey
+from morag.model.meta import CommitMeta
+from morag.model.operations import Delete, Put, Unchanged
+from morag.model.references import TagNote
+from morag.versions.repository import Repository
+from morag.versions.world import World
+
+__all__ = [
+    "UDF",
+    "CommitMeta",
+    "ContentKey",
+    "Delete",
+    "DeltaLakeTable",
+    "IcebergTable",
+    "IcebergView",
+    "MergeBehavior",
+    "MergeKey",
+    "MoragError",
+    "Namespace",
+    "Put",
+    "Repository",
+    "Settings",
+    "TagNote",
+    "Unchanged",
+    "open",
+]
+
+
+def open(url: str, settings: Settings | None = None) -> Repository:
+    """Open the repository in a store, making it one if it is empty.
+
+    The URL names the store: `memory:`, `rocksdb:PATH` or `sqlite:PATH`. Embedded stores sync
+    every commit to disk before it returns; `?sync=off` gives that up for speed.
+    """
+    backend = open_backend(url)
+    try:
+        return Repository(backend, settings or Settings(), World())
+    except BaseException:
+        backend.close()
+        raise

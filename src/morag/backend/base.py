@@ -1,0 +1,158 @@
+"""What a storage backend must do, and nothing more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NewType, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+ObjId = NewType("ObjId", bytes)
+
+UNIQUE_KIND = "u"
+"""The one kind of row that must be new when it is inserted through `apply`."""
+
+
+class PreviousPointer(Struct, frozen=True):
+    """Where a ref pointed before, and until when."""
+
+    pointer: ObjId
+    until_micros: int
+
+
+class Ref(Struct, frozen=True):
+    """A named pointer to a commit: the only thing in a repository that ever changes."""
+
+    name: str
+    pointer: ObjId
+    deleted: bool = False
+    created_micros: int = 0
+    extended_info: ObjId | None = None
+    previous: tuple[PreviousPointer, ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, ObjId, bool, int, ObjId | None]:
+        """What a conditional swap compares. `previous` is history, not identity."""
+        return self.name, self.pointer, self.deleted, self.created_micros, self.extended_info
+
+
+class Row(Struct, frozen=True):
+    """A stored object.
+
+    `data` is the original's ObjProto without its last field, `referenced`: each engine keeps that
+    time where the original keeps it. Two rows with one id hold the same object, so a row is never
+    edited; only custom kinds carry a `version` and may be swapped.
+    """
+
+    id: ObjId
+    kind: str
+    data: bytes
+    version: str | None = None
+    referenced_micros: int = 0
+
+
+class RefSwap(Struct, frozen=True):
+    """Replace `expected` by `new`; `None` stands for absent."""
+
+    name: str
+    expected: Ref | None
+    new: Ref | None
+
+
+class Applied(Struct, frozen=True):
+    """What `apply` did. Not swapped means: nothing was written."""
+
+    swapped: bool
+    new: frozenset[ObjId] = frozenset()
+
+
+class LogRow(Struct, frozen=True):
+    """One line of the ref-log. Keys rise with time and are unique; the data is opaque here."""
+
+    key: bytes
+    data: bytes
+
+
+class Slice(Struct, frozen=True):
+    """Part `index` of `count`. The engine decides what a part is; together they are everything."""
+
+    index: int = 0
+    count: int = 1
+
+
+class Backend(Protocol):
+    """A durable place for refs and rows, shared by any number of threads.
+
+    Every method is atomic for one ref or one row and promises nothing across several: the kernel
+    writes objects first and swaps a ref last, so a crash leaves garbage, never a dangling pointer.
+    What returned is durable. Errors of the database itself pass through unchanged, and then the
+    outcome is unknown: it may or may not have been applied.
+    """
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]: ...
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        """Replace `swap.expected` by `swap.new` if what is stored now has its `identity`.
+
+        This one method creates, moves and deletes.
+        """
+        ...
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]: ...
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        """Add the rows whose id is not stored yet; return the ids that were new.
+
+        A row that was there already gets the new `referenced_micros` and keeps everything else.
+        """
+        ...
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        """Replace or delete the row with the id, kind and version of `expected`, if it is there."""
+        ...
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None: ...
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = Slice()
+    ) -> Iterator[Row]:
+        """Every row of the part, in no order; only the given kinds if any are given.
+
+        May be slow. Rows inserted or deleted meanwhile may or may not be seen.
+        """
+        ...
+
+    def erase(self, repo: str) -> None:
+        """Remove every ref, row and log line of the repository."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class AppliesAtOnce(Protocol):
+    """A backend that can insert rows and swap one ref atomically, in one round trip."""
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        """Insert the rows, swap the ref and append to the ref-log: all or nothing.
+
+        Nothing is written if the swap's expectation does not hold or if a row of kind
+        `UNIQUE_KIND` is stored already; in the latter case its id is missing from `new`, which
+        then names the unique rows that would have been new.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsRefLog(Protocol):
+    """A backend that keeps the ref-log, in a place where the original does not look."""
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None: ...
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        """The newest lines first, only keys smaller than `before` if that is given."""
+        ...

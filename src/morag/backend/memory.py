@@ -1,0 +1,167 @@
+"""Everything in dicts: the definition of what a backend means, and the fastest test bed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from morag.backend.base import UNIQUE_KIND, Applied, Row
+from morag.backend.slices import WHOLE, id_range
+from morag.errors import StoreUrlInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Slice
+    from morag.backend.urls import StoreUrl
+
+
+def open_memory(url: StoreUrl) -> MemoryBackend:
+    url.check_options(frozenset())
+    if url.rest:
+        raise StoreUrlInvalid(f"'{url}' names a place, but memory has none; write memory:")
+    return MemoryBackend()
+
+
+class MemoryBackend:
+    """Writers take turns under one lock. Readers need none: each looks up one key at a time."""
+
+    def __init__(self) -> None:
+        self._repos: defaultdict[str, _Repo] = defaultdict(_Repo)  # Grows under the lock only.
+        self._lock = Lock()
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        refs = self._repos.get(repo, _NOTHING).refs
+        return {name: ref for name in names if (ref := refs.get(name)) is not None}
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        with self._lock:
+            return self._repos[repo].swap(swap)
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        rows = self._repos.get(repo, _NOTHING).rows
+        return {id: row for id in ids if (row := rows.get(id)) is not None}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        with self._lock:
+            return self._repos[repo].insert(rows)
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        with self._lock:
+            rows = self._repos[repo].rows
+            stored = rows.get(expected.id)
+            if stored is None or stored.kind != expected.kind or stored.version != expected.version:
+                return False
+            if new is None:
+                del rows[expected.id]
+            else:
+                rows[expected.id] = new
+            return True
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        with self._lock:
+            rows = self._repos[repo].rows
+            for id in ids:
+                rows.pop(id, None)
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        low, high = id_range(part)
+        with self._lock:
+            rows = list(self._repos[repo].rows.values())
+        for row in rows:
+            if (
+                (not kinds or row.kind in kinds)
+                and row.id >= low
+                and (high is None or row.id < high)
+            ):
+                yield row
+
+    def erase(self, repo: str) -> None:
+        with self._lock:
+            self._repos.pop(repo, None)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        with self._lock:
+            stored = self._repos[repo]
+            unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
+            fresh = [id for id in unique if id not in stored.rows]
+            if len(fresh) < len(unique) or not stored.swap(swap):
+                return Applied(swapped=False, new=frozenset(fresh))
+            # From here on nothing can fail, so everything is applied.
+            stored.append(log)
+            return Applied(swapped=True, new=stored.insert(rows))
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        with self._lock:
+            self._repos[repo].append(rows)
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        with self._lock:
+            log = self._repos[repo].log
+            end = len(log) if before is None else bisect_left(log, before, key=_key)
+            return log[max(0, end - limit) : end][::-1]
+
+
+class _Repo:
+    """One repository. Its methods are called with the backend's lock held."""
+
+    __slots__ = ("log", "refs", "rows")
+
+    def __init__(self) -> None:
+        self.refs: dict[str, Ref] = {}
+        self.rows: dict[ObjId, Row] = {}
+        self.log: list[LogRow] = []
+
+    def swap(self, swap: RefSwap) -> bool:
+        stored, expected, new = self.refs.get(swap.name), swap.expected, swap.new
+        if stored is None or expected is None:
+            if stored is not expected:
+                return False
+        elif stored.identity != expected.identity:
+            return False
+        if new is None:
+            self.refs.pop(swap.name, None)
+        else:
+            self.refs[swap.name] = new
+        return True
+
+    def insert(self, rows: Sequence[Row]) -> frozenset[ObjId]:
+        new, here = [], self.rows
+        for row in rows:
+            stored = here.get(row.id)
+            if stored is None:
+                here[row.id] = row
+                new.append(row.id)
+            else:
+                here[row.id] = Row(
+                    stored.id, stored.kind, stored.data, stored.version, row.referenced_micros
+                )
+        return frozenset(new)
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        log = self.log
+        for row in rows:
+            if not log or log[-1].key < row.key:  # Keys rise, so this is all but always so.
+                log.append(row)
+                continue
+            at = bisect_left(log, row.key, key=_key)
+            if log[at].key == row.key:
+                log[at] = row
+            else:
+                log.insert(at, row)
+
+
+_NOTHING = _Repo()
+
+
+def _key(row: LogRow) -> bytes:
+    return row.key

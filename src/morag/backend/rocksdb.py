@@ -1,0 +1,373 @@
+"""One RocksDB directory, in the original's own layout: the store of a single server."""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+from pathlib import Path
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    ColumnFamily,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    UniversalCompactOptions,
+    WriteBatch,
+)
+
+from morag.backend.base import UNIQUE_KIND, Applied, LogRow, ObjId, Ref, Row
+from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
+from morag.backend.slices import WHOLE, id_range
+from morag.errors import BadRequest, StoreLocked, StoreUrlInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.backend.base import RefSwap, Slice
+    from morag.backend.urls import StoreUrl
+
+REFS: Final = "nessie_refs"
+ROWS: Final = "nessie_objects"
+# The ref-log lives in the column family `default`, which the original opens and never touches.
+
+SCAN_AT_ONCE: Final = 500
+DELETE_AT_ONCE: Final = 10_000
+FEW: Final = 16
+_MIB: Final = 1 << 20
+_HASH_BYTES: Final = 32
+
+
+def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
+    url.check_options(frozenset({"sync"}))
+    if not url.rest:
+        raise StoreUrlInvalid(f"'{url}' names no directory; write for example rocksdb:./data")
+    return RocksDBBackend(Path(url.rest), sync=url.flag("sync", default=True))
+
+
+class RocksDBBackend:
+    """Decides and writes under one lock; makes durable outside of it, many writers with one sync.
+
+    A batch is first written without a sync, which takes microseconds. Then `flush_wal` syncs the
+    log: the one call that lets other threads run meanwhile, whereas `write` holds the interpreter
+    for as long as the disk takes. Whoever finds no sync under way does one for all who have
+    written so far.
+
+    So a write can be seen before it is durable. For rows that does no harm: they are found through
+    refs, and whatever builds on them comes later in the log. A ref however shows its durable value
+    until the sync is done, and the next swap of the same ref waits for that.
+    """
+
+    def __init__(self, path: Path | str, sync: bool = True) -> None:
+        self._db = _open(Path(path))
+        self._refs = self._db.get_column_family(REFS)
+        self._rows = self._db.get_column_family(ROWS)
+        self._in_refs = self._db.get_column_family_handle(REFS)
+        self._in_rows = self._db.get_column_family_handle(ROWS)
+        self._sync = sync
+        self._turn = Condition(Lock())  # Guards everything below, and every decision to write.
+        self._durable: dict[bytes, bytes | None] = {}  # Of refs whose newest value is not.
+        self._written = self._synced = 0
+        self._syncing = self._closed = False
+        self._sync_error: Exception | None = None
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        prefix, found = _prefix(repo), {}
+        for name in names:
+            key = prefix + name.encode()
+            # In this order: a value that is not durable yet was announced before it was written.
+            newest = self._refs.get(key)
+            value = self._durable.get(key, newest)
+            # The key of `b:x` in repository `a` is that of `x` in `a:b`; the name inside tells.
+            if value is not None and (ref := decode_ref(value)).name == name:
+                found[name] = ref
+        return found
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        return self.apply(repo, (), swap).swapped
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        found = zip(ids, self._messages(_prefix(repo), ids), strict=True)
+        return {id: decode_row(id, message) for id, message in found if message is not None}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
+        with self._turn:
+            stored = self._messages(prefix, [row.id for row in rows])
+            new = self._insert(batch, prefix, rows, stored)
+            self._write(batch)
+        return new
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        key, batch = _row_key(_prefix(repo), expected.id), WriteBatch(raw_mode=True)
+        with self._turn:
+            message = self._rows.get(key)
+            if message is None:
+                return False
+            stored = decode_row(expected.id, message)
+            if (stored.kind, stored.version) != (expected.kind, expected.version):
+                return False
+            if new is None:
+                batch.delete(key, self._in_rows)
+            else:
+                batch.put(key, encode_row(new), self._in_rows)
+            self._write(batch)
+        return True
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        prefix = _prefix(repo)
+        self._delete((_row_key(prefix, id) for id in ids), self._in_rows)
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        prefix = _prefix(repo)
+        low, high = id_range(part)
+        end = _after(prefix) if high is None else prefix + high
+        for key, message in _scan(self._rows, prefix + low, end):
+            id = ObjId(key[len(prefix) :])
+            if _is_row_id(id):
+                row = decode_row(id, message)
+                if not kinds or row.kind in kinds:
+                    yield row
+
+    def erase(self, repo: str) -> None:
+        prefix, log_prefix = _prefix(repo), _log_prefix(repo)
+        refs = _scan(self._refs, prefix, _after(prefix))
+        rows = _scan(self._rows, prefix, _after(prefix))
+        log = _scan(self._db, log_prefix, _after(log_prefix))
+        # Refs first: what a crash leaves behind is garbage.
+        self._delete(
+            (key for key, value in refs if prefix + decode_ref(value).name.encode() == key),
+            self._in_refs,
+        )
+        self._delete((key for key, _ in rows if _is_row_id(key[len(prefix) :])), self._in_rows)
+        self._delete((key for key, _ in log), None)
+
+    def close(self) -> None:
+        with self._turn:
+            while self._synced < self._written and self._sync_error is None:
+                self._turn.wait()
+            if self._closed:
+                return
+            self._closed = True
+            # RocksDB shuts down when the last of these is gone; each flushes what it wrote.
+            for family in (self._refs, self._rows, self._db):
+                family.close()
+            del self._in_refs, self._in_rows
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
+        key = prefix + swap.name.encode()
+        with self._turn:
+            while key in self._durable:
+                self._turn.wait()
+            stored = self._messages(prefix, [row.id for row in rows])
+            unique = [
+                (row.id, message)
+                for row, message in zip(rows, stored, strict=True)
+                if row.kind == UNIQUE_KIND
+            ]
+            fresh = frozenset(id for id, message in unique if message is None)
+            value = self._refs.get(key)
+            if any(message is not None for _, message in unique) or not _is(value, swap.expected):
+                return Applied(swapped=False, new=fresh)
+            new = self._insert(batch, prefix, rows, stored)
+            self._append(batch, repo, log)
+            if swap.new is None:
+                batch.delete(key, self._in_refs)
+            else:
+                batch.put(key, encode_ref(swap.new), self._in_refs)
+            self._durable[key] = value
+            try:
+                self._write(batch)
+            finally:
+                del self._durable[key]
+                self._turn.notify_all()
+        return Applied(swapped=True, new=new)
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        self._append(batch, repo, rows)
+        with self._turn:
+            self._write(batch)
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        prefix = _log_prefix(repo)
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(_after(prefix) if before is None else prefix + before)
+        # A lower bound would say it better, but rocksdict does not heed it.
+        found: Iterator[Any] = self._db.items(backwards=True, read_opt=bounds)
+        ours = takewhile(lambda entry: entry[0].startswith(prefix), found)
+        return [LogRow(key[len(prefix) :], data) for key, data in islice(ours, limit)]
+
+    def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
+        """What is stored under the ids.
+
+        A list is read without holding the interpreter, which is worth it for many keys only: under
+        load, getting it back can take longer than all of a commit.
+        """
+        if len(ids) <= FEW:
+            return [self._rows.get(prefix + id) for id in ids]
+        found: Any = self._rows.get([prefix + id for id in ids])
+        return list(found)
+
+    def _insert(
+        self,
+        batch: WriteBatch,
+        prefix: bytes,
+        rows: Sequence[Row],
+        stored: Sequence[bytes | None],
+    ) -> frozenset[ObjId]:
+        new = []
+        for row, message in zip(rows, stored, strict=True):
+            if message is None:
+                new.append(row.id)
+                message = encode_row(row)
+            else:
+                message = refreshed(row.id, message, row.referenced_micros)
+            batch.put(_row_key(prefix, row.id), message, self._in_rows)
+        return frozenset(new)
+
+    def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
+        prefix = _log_prefix(repo)
+        for row in rows:
+            batch.put(prefix + row.key, row.data)
+
+    def _delete(self, keys: Iterable[bytes], family: ColumnFamily | None) -> None:
+        keys = iter(keys)
+        while some := list(islice(keys, DELETE_AT_ONCE)):
+            batch = WriteBatch(raw_mode=True)
+            for key in some:
+                batch.delete(key, family)
+            with self._turn:
+                self._write(batch)
+
+    def _write(self, batch: WriteBatch) -> None:
+        """Write, and return when it is durable. Lets go of the lock while it waits for the disk."""
+        if self._sync_error is not None:
+            # What a failed sync left on disk is unknown; a later one that succeeds proves nothing.
+            raise self._sync_error
+        self._db.write(batch)
+        if not self._sync:
+            return
+        self._written += 1
+        mine = self._written
+        while self._synced < mine:
+            if self._sync_error is not None:
+                raise self._sync_error
+            if self._syncing:
+                self._turn.wait()
+            else:
+                self._sync_all()
+
+    def _sync_all(self) -> None:
+        self._syncing, upto = True, self._written
+        self._turn.release()
+        error: Exception | None = None
+        try:
+            self._db.flush_wal(sync=True)
+        except Exception as failed:
+            error = failed
+            raise
+        finally:
+            self._turn.acquire()
+            self._syncing, self._sync_error = False, error
+            self._synced = self._synced if error else upto
+            self._turn.notify_all()
+
+
+def _open(path: Path) -> Rdict:
+    if path.exists() and not path.is_dir():
+        raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        return Rdict(str(path), _options(), {REFS: _options(), ROWS: _options()})
+    except Exception as error:
+        if "lock hold by current process" in str(error):
+            raise StoreLocked(
+                f"The store '{path}' is open already in this process; use the backend that has it"
+            ) from error
+        if "While lock file" in str(error):
+            raise StoreLocked(
+                f"The store '{path}' is in use by another process. RocksDB serves one at a time:"
+                " stop that one first, or use its HTTP API"
+            ) from error
+        raise
+
+
+def _options() -> Options:
+    """As the original opens it where that matters for the files; otherwise for speed.
+
+    The original can read what these write: LZ4 and table format 5 are older than its RocksDB.
+    """
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.optimize_universal_style_compaction(128 * _MIB)
+    everything = UniversalCompactOptions()
+    everything.compression_size_percent = -1  # Otherwise only old files are compressed.
+    options.set_universal_compaction_options(everything)
+    # Refs fill their memtable slowly; without a limit they would keep the log of all rows alive.
+    options.set_max_total_wal_size(128 * _MIB)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(5)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    tables = BlockBasedOptions()
+    tables.set_bloom_filter(10, block_based=False)
+    tables.set_block_cache(Cache(64 * _MIB))
+    tables.set_format_version(5)
+    options.set_block_based_table_factory(tables)
+    return options
+
+
+def _is(value: bytes | None, expected: Ref | None) -> bool:
+    if value is None or expected is None:
+        return value is None and expected is None
+    return decode_ref(value).identity == expected.identity
+
+
+def _prefix(repo: str) -> bytes:
+    return repo.encode() + b":"
+
+
+def _log_prefix(repo: str) -> bytes:
+    """As for refs and rows, but no repository's prefix starts another's: these keys are ours."""
+    return repo.replace("%", "%25").replace(":", "%3A").encode() + b":"
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key behind all that start with the prefix, which ends with a colon."""
+    return prefix[:-1] + b";"
+
+
+def _row_key(prefix: bytes, id: bytes) -> bytes:
+    if not _is_row_id(id):
+        raise BadRequest(f"RocksDB cannot keep an object whose id is {id!r}")
+    return prefix + id
+
+
+def _is_row_id(id: bytes) -> bool:
+    """Whether the rest of a key is an id, and not the end of a repository's name and an id.
+
+    The keys of repository `a:b` start like those of `a`. But ids are hashes, or else plain names.
+    """
+    return len(id) == _HASH_BYTES or b":" not in id
+
+
+def _scan(family: Rdict, low: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All entries from `low` up to `end`, in pieces: an open iterator would outlive `close`."""
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(end)
+    while True:
+        piece: list[Any] = list(islice(family.items(from_key=low, read_opt=bounds), SCAN_AT_ONCE))
+        yield from piece
+        if len(piece) < SCAN_AT_ONCE:
+            return
+        low = piece[-1][0] + b"\0"

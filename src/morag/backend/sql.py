@@ -1,0 +1,163 @@
+"""What the SQL engines share: the tables of the original, and the statements on them.
+
+Parameters are written `?`; an engine that spells them otherwise translates. Names and columns are
+those of the original's JDBC2 tables; `ref_log` is ours alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from morag.backend.base import LogRow, ObjId, Ref, Row
+from morag.backend.protos import (
+    NEVER_REFERENCED,
+    decode_previous,
+    encode_previous,
+    without_referenced,
+)
+from morag.backend.slices import id_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from morag.backend.base import RefSwap, Slice
+
+T = TypeVar("T")
+Statement: TypeAlias = tuple[str, tuple[object, ...]]
+"""A text and what goes into its parameters."""
+
+AT_ONCE: Final = 500
+"""How many keys go into one statement: every engine takes so many parameters."""
+
+_REF: Final = "ref_name, pointer, ext_info, prev_ptr, created_at, deleted"
+_ROW: Final = "obj_id, obj_type, obj_vers, obj_value, obj_ref"
+
+INSERT_REF: Final = (
+    f"INSERT INTO refs2 (repo, {_REF}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+INSERT_ROW: Final = (
+    f"INSERT INTO objs2 (repo, {_ROW}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+REFRESH_ROW: Final = "UPDATE objs2 SET obj_ref = ? WHERE repo = ? AND obj_id = ?"
+DELETE_ROW: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ?"
+ROW_EXISTS: Final = "SELECT 1 FROM objs2 WHERE repo = ? AND obj_id = ?"
+APPEND_LOG: Final = (
+    "INSERT INTO ref_log (repo, log_key, log_value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+)
+ERASE: Final = tuple(f"DELETE FROM {name} WHERE repo = ?" for name in ("refs2", "objs2", "ref_log"))
+
+
+def select_refs(repo: str, names: Sequence[str]) -> Iterator[Statement]:
+    for some in _chunks(names):
+        yield f"SELECT {_REF} FROM refs2 WHERE repo = ? AND {_in('ref_name', some)}", (repo, *some)
+
+
+def select_rows(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
+    for some in _chunks(ids):
+        yield f"SELECT {_ROW} FROM objs2 WHERE repo = ? AND {_in('obj_id', some)}", (repo, *some)
+
+
+def change_ref(repo: str, swap: RefSwap) -> Statement:
+    """One statement that swaps; it changes one record if the expectation holds, otherwise none."""
+    expected, new = swap.expected, swap.new
+    if expected is None:
+        assert new is not None, "nothing for nothing is a question, not a change"
+        return INSERT_REF, ref_record(repo, new)
+    same, same_args = _same_ref(repo, expected)
+    if new is None:
+        return f"DELETE FROM refs2 WHERE {same}", same_args
+    columns = "pointer = ?, ext_info = ?, prev_ptr = ?, created_at = ?, deleted = ?"
+    _, _, *values = ref_record(repo, new)
+    return f"UPDATE refs2 SET {columns} WHERE {same}", (*values, *same_args)
+
+
+def delete_row_if(repo: str, expected: Row) -> Statement:
+    same, args = "repo = ? AND obj_id = ? AND obj_type = ?", (repo, expected.id, expected.kind)
+    if expected.version is None:
+        return f"DELETE FROM objs2 WHERE {same} AND obj_vers IS NULL", args
+    return f"DELETE FROM objs2 WHERE {same} AND obj_vers = ?", (*args, expected.version)
+
+
+def scan_rows(
+    repo: str, kinds: frozenset[str], part: Slice, after: ObjId | None, limit: int
+) -> Statement:
+    """The next rows of the part in the order of their ids, after the one read last."""
+    low, high = id_range(part)
+    where = ["repo = ?", "obj_id >= ?" if after is None else "obj_id > ?"]
+    args: list[object] = [repo, low if after is None else after]
+    if high is not None:
+        where.append("obj_id < ?")
+        args.append(high)
+    if kinds:
+        where.append(_in("obj_type", sorted(kinds)))
+        args += sorted(kinds)
+    return (
+        f"SELECT {_ROW} FROM objs2 WHERE {' AND '.join(where)} ORDER BY obj_id LIMIT ?",
+        (*args, limit),
+    )
+
+
+def select_log(repo: str, before: bytes | None, limit: int) -> Statement:
+    columns, order = "SELECT log_key, log_value FROM ref_log", "ORDER BY log_key DESC LIMIT ?"
+    if before is None:
+        return f"{columns} WHERE repo = ? {order}", (repo, limit)
+    return f"{columns} WHERE repo = ? AND log_key < ? {order}", (repo, before, limit)
+
+
+def ref_record(repo: str, ref: Ref) -> tuple[object, ...]:
+    return (
+        repo,
+        ref.name,
+        ref.pointer,
+        ref.extended_info,
+        encode_previous(ref.previous),
+        ref.created_micros or None,
+        ref.deleted,
+    )
+
+
+def to_ref(record: Sequence[Any]) -> Ref:
+    name, pointer, info, previous, created, deleted = record
+    return Ref(
+        name,
+        ObjId(pointer),
+        bool(deleted),
+        created or 0,
+        None if info is None else ObjId(info),
+        decode_previous(previous),
+    )
+
+
+def row_record(repo: str, row: Row) -> tuple[object, ...]:
+    value = row.data + NEVER_REFERENCED
+    return repo, row.id, row.kind, row.version, value, row.referenced_micros
+
+
+def to_row(record: Sequence[Any]) -> Row:
+    id, kind, version, value, micros = record
+    return Row(ObjId(id), kind, without_referenced(id, value), version, micros or 0)
+
+
+def to_log_row(record: Sequence[Any]) -> LogRow:
+    key, value = record
+    return LogRow(key, value)
+
+
+def _same_ref(repo: str, ref: Ref) -> Statement:
+    # A time of 0 is stored as NULL; and NULL equals nothing, so each needs a condition of its own.
+    same = (
+        "repo = ? AND ref_name = ? AND pointer = ? AND deleted = ? AND coalesce(created_at, 0) = ?"
+    )
+    args = (repo, ref.name, ref.pointer, ref.deleted, ref.created_micros)
+    if ref.extended_info is None:
+        return f"{same} AND ext_info IS NULL", args
+    return f"{same} AND ext_info = ?", (*args, ref.extended_info)
+
+
+def _in(column: str, values: Sequence[object]) -> str:
+    return f"{column} IN ({', '.join('?' * len(values))})"
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(values), AT_ONCE):
+        yield values[at : at + AT_ONCE]

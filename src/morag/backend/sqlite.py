@@ -1,0 +1,208 @@
+"""One SQLite file, for a laptop or for a few processes on one machine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from morag.backend import sql
+from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.slices import WHOLE
+from morag.errors import StoreUrlInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row, Slice
+    from morag.backend.urls import StoreUrl
+
+SCHEMA: Final = (
+    """CREATE TABLE IF NOT EXISTS refs2 (
+        repo TEXT NOT NULL, ref_name TEXT NOT NULL, pointer BLOB, ext_info BLOB, prev_ptr BLOB,
+        created_at INTEGER DEFAULT 0, deleted INTEGER,
+        PRIMARY KEY (repo, ref_name)) WITHOUT ROWID""",
+    # With rowids: a commit's row is often longer than a page, and ids come in random order. Rows
+    # that are appended to the table, with only the ids in a tree, are written 1.3 times faster.
+    """CREATE TABLE IF NOT EXISTS objs2 (
+        repo TEXT NOT NULL, obj_id BLOB NOT NULL, obj_type TEXT, obj_vers TEXT, obj_value BLOB,
+        obj_ref INTEGER,
+        PRIMARY KEY (repo, obj_id))""",
+    """CREATE TABLE IF NOT EXISTS ref_log (
+        repo TEXT NOT NULL, log_key BLOB NOT NULL, log_value BLOB NOT NULL,
+        PRIMARY KEY (repo, log_key)) WITHOUT ROWID""",
+)
+BUSY_SECONDS: Final = 30.0
+SCAN_AT_ONCE: Final = 500
+
+
+def open_sqlite(url: StoreUrl) -> SQLiteBackend:
+    url.check_options(frozenset({"sync"}))
+    if not url.rest:
+        raise StoreUrlInvalid(f"'{url}' names no file; write for example sqlite:./morag.db")
+    return SQLiteBackend(Path(url.rest), sync=url.flag("sync", default=True))
+
+
+class SQLiteBackend:
+    """Writers of this process queue for one connection; each reader has a connection to itself.
+
+    In WAL mode a reader sees the last commit and waits for nobody, also not for a writer's sync.
+    Between processes SQLite's own write lock decides: every write takes it before it looks.
+    """
+
+    def __init__(self, path: Path | str, sync: bool = True) -> None:
+        self._path = Path(path).absolute()
+        if self._path.is_dir():
+            raise StoreUrlInvalid(f"'{path}' is a directory; SQLite needs a file")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock()
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        self._writer = self._connect()
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        # Without sync a crash of the machine may lose the last commits, but never tears one.
+        self._writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+        with self._write() as db:
+            for statement in SCHEMA:
+                db.execute(statement)
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        with self._read() as db:
+            found = [
+                r for statement in sql.select_refs(repo, names) for r in db.execute(*statement)
+            ]
+        return {ref.name: ref for ref in map(sql.to_ref, found)}
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        with self._write() as db:
+            return _swap(db, repo, swap)
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        with self._read() as db:
+            found = [r for statement in sql.select_rows(repo, ids) for r in db.execute(*statement)]
+        return {row.id: row for row in map(sql.to_row, found)}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        with self._write() as db:
+            return _insert(db, repo, rows)
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        with self._write() as db:
+            if not db.execute(*sql.delete_row_if(repo, expected)).rowcount:
+                return False
+            if new is not None:
+                db.execute(sql.INSERT_ROW, sql.row_record(repo, new))
+            return True
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        with self._write() as db:
+            db.executemany(sql.DELETE_ROW, [(repo, id) for id in ids])
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        # In short reads: a long one would keep the log from being folded into the database.
+        after: ObjId | None = None
+        while True:
+            with self._read() as db:
+                statement = sql.scan_rows(repo, kinds, part, after, SCAN_AT_ONCE)
+                rows = [sql.to_row(record) for record in db.execute(*statement)]
+            yield from rows
+            if len(rows) < SCAN_AT_ONCE:
+                return
+            after = rows[-1].id
+
+    def erase(self, repo: str) -> None:
+        with self._write() as db:
+            for statement in sql.ERASE:
+                db.execute(statement, (repo,))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._writer.close()
+        self._close_idle()
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
+        with self._write() as db:
+            fresh = [i for i in unique if db.execute(sql.ROW_EXISTS, (repo, i)).fetchone() is None]
+            if len(fresh) < len(unique) or not _swap(db, repo, swap):
+                return Applied(swapped=False, new=frozenset(fresh))
+            new = _insert(db, repo, rows)
+            _append(db, repo, log)
+        return Applied(swapped=True, new=new)
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        with self._write() as db:
+            _append(db, repo, rows)
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        with self._read() as db:
+            return [sql.to_log_row(r) for r in db.execute(*sql.select_log(repo, before, limit))]
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds SQLite's write lock from its start, so that a look counts."""
+        with self._lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            finally:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        if self._closed:
+            raise sqlite3.ProgrammingError(f"{self._path} is closed")
+        try:
+            db = self._idle.pop()
+        except IndexError:
+            db = self._connect()
+        try:
+            yield db
+        finally:
+            self._idle.append(db)
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close what nobody uses, once the backend is closed; what is in use comes by later."""
+        while self._closed:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def _connect(self) -> sqlite3.Connection:
+        # Not bound to a thread: the pool and the lock see to it that one at a time uses it.
+        return sqlite3.connect(
+            self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        )
+
+
+def _swap(db: sqlite3.Connection, repo: str, swap: RefSwap) -> bool:
+    if swap.expected is None and swap.new is None:
+        (statement,) = sql.select_refs(repo, [swap.name])
+        return db.execute(*statement).fetchone() is None
+    return db.execute(*sql.change_ref(repo, swap)).rowcount == 1
+
+
+def _insert(db: sqlite3.Connection, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+    new = []
+    for row in rows:
+        if db.execute(sql.INSERT_ROW, sql.row_record(repo, row)).rowcount:
+            new.append(row.id)
+        else:
+            db.execute(sql.REFRESH_ROW, (row.referenced_micros, repo, row.id))
+    return frozenset(new)
+
+
+def _append(db: sqlite3.Connection, repo: str, rows: Sequence[LogRow]) -> None:
+    db.executemany(sql.APPEND_LOG, [(repo, row.key, row.data) for row in rows])

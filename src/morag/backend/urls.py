@@ -1,0 +1,75 @@
+"""Store URLs: which backend, where, with which options."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+
+from morag.errors import StoreUrlInvalid
+
+if TYPE_CHECKING:
+    from morag.backend.base import Backend
+
+GROUP = "morag.backends"
+_SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
+_PASSWORD = re.compile(r"(://[^/@:]*):[^@]*@")
+
+
+class StoreUrl(Struct, frozen=True):
+    """`scheme:rest?options`, taken apart. `text` is the whole of it, as given."""
+
+    text: str
+    scheme: str
+    rest: str
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> StoreUrl:
+        match = _SCHEME.fullmatch(text)
+        if match is None:
+            raise StoreUrlInvalid(
+                f"'{masked(text)}' is not a store URL; write for example rocksdb:./data or memory:"
+            )
+        scheme, rest = match.groups()
+        rest, _, query = rest.partition("?")
+        return cls(text, scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+
+    def flag(self, name: str, default: bool) -> bool:
+        """An option that is `on` or `off`."""
+        value = self.options.get(name, "on" if default else "off")
+        if value not in ("on", "off"):
+            raise StoreUrlInvalid(f"Option '{name}' of '{self}' must be 'on' or 'off'")
+        return value == "on"
+
+    def check_options(self, known: frozenset[str]) -> None:
+        """Refuse a misspelt option instead of ignoring it: it may be the one that says `sync`."""
+        unknown = sorted(self.options.keys() - known)
+        if unknown:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise StoreUrlInvalid(
+                f"Unknown option '{unknown[0]}' in '{self}'; {self.scheme} knows: {allowed}"
+            )
+
+    def __str__(self) -> str:
+        return masked(self.text)
+
+
+def masked(url: str) -> str:
+    """The URL with its password hidden, fit for logs and messages."""
+    return _PASSWORD.sub(r"\1:***@", url)
+
+
+def open_backend(url: str) -> Backend:
+    """The backend that is registered for the URL's scheme, opened."""
+    parsed = StoreUrl.parse(url)
+    known = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if parsed.scheme not in known:
+        raise StoreUrlInvalid(
+            f"No backend is installed for '{parsed.scheme}:'; installed: {', '.join(sorted(known))}"
+        )
+    opened: Backend = known[parsed.scheme].load()(parsed)
+    return opened

@@ -1,0 +1,109 @@
+"""Every error the catalog raises, with what each one means to a client.
+
+A layer raises the most specific error it can and knows nothing of HTTP. The edge renders it once,
+and the client turns the code back into the same class through `BY_CODE`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.model.conflicts import Conflict
+
+BY_CODE: dict[str, type[MoragError]] = {}
+
+
+class MoragError(Exception):
+    """Something the caller can act on. Bugs raise anything else and become UNKNOWN/500.
+
+    The class that first names a code stands for it in `BY_CODE`; a subclass without a code is a
+    finer word for the same thing.
+    """
+
+    code: ClassVar[str]
+    status: ClassVar[int]
+
+    def __init_subclass__(cls, *, code: str = "", status: int = 0, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if code:
+            assert code not in BY_CODE, f"{code} is already {BY_CODE[code].__name__}"
+            cls.code, cls.status = code, status
+            BY_CODE[code] = cls
+
+
+class BadRequest(MoragError, code="BAD_REQUEST", status=400):
+    """The request cannot be right, whatever the repository holds."""
+
+
+class StoreUrlInvalid(BadRequest):
+    """A store URL that names no backend, or a backend that refuses its options."""
+
+
+class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
+    """A reference, or a commit, that is not there."""
+
+    @classmethod
+    def named(cls, name: str) -> ReferenceNotFound:
+        return cls(f"Named reference '{name}' not found")
+
+    @classmethod
+    def commit(cls, hash: str) -> ReferenceNotFound:
+        return cls(f"Commit '{hash}' not found")
+
+    @classmethod
+    def commit_on(cls, name: str, hash: str) -> ReferenceNotFound:
+        return cls(f"Could not find commit '{hash}' in reference '{name}'.")
+
+
+class ContentNotFound(MoragError, code="CONTENT_NOT_FOUND", status=404):
+    """A key that holds nothing on the commit asked."""
+
+
+class ReferenceAlreadyExists(MoragError, code="REFERENCE_ALREADY_EXISTS", status=409):
+    @classmethod
+    def named(cls, name: str) -> ReferenceAlreadyExists:
+        return cls(f"Named reference '{name}' already exists.")
+
+
+class ReferenceConflict(MoragError, code="REFERENCE_CONFLICT", status=409):
+    """A change lost against what is already there. Carries all conflicts, never only the first."""
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
+
+    @classmethod
+    def of(cls, conflicts: Sequence[Conflict]) -> ReferenceConflict:
+        """One conflict speaks for itself; several are listed in one sentence."""
+        if len(conflicts) == 1:
+            text = conflicts[0].message
+            return cls(f"{text[:1].upper()}{text[1:]}.", conflicts)
+        listed = ", ".join(c.message for c in conflicts)
+        return cls(
+            "There are multiple conflicts that prevent committing the provided operations: "
+            f"{listed}.",
+            conflicts,
+        )
+
+
+class ServiceUnavailable(MoragError, code="SERVICE_UNAVAILABLE", status=503):
+    """The store did not let the work through in time; the same call may succeed later."""
+
+
+class RetriesExhausted(ServiceUnavailable):
+    """Others kept moving the reference until the commit's time was up."""
+
+
+class StoreBusy(ServiceUnavailable):
+    """The database gave up on a write that may succeed when tried again; its outcome is unknown."""
+
+
+class StoreLocked(ServiceUnavailable):
+    """Another process has the embedded store open."""
+
+
+class RepositoryCorrupt(MoragError, code="UNKNOWN", status=500):
+    """What is stored contradicts itself: an object is missing, damaged or unfinished."""

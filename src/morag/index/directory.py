@@ -1,0 +1,122 @@
+"""The stripes of a reference index, and where a key belongs among them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from morag.errors import RepositoryCorrupt
+from morag.index.segment import Segment
+from morag.persist import codec, ids
+from morag.persist.objects import Index, IndexSegments, Stripe
+from morag.persist.order import key_to_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.persist.objects import Commit
+    from morag.persist.persist import Persist
+
+Replacement = tuple[int, int, list[tuple[Stripe, Index | None]]]
+"""Positions from, to, and what stands there instead: stripes, with the segment where it is new."""
+
+
+class Directory:
+    """Stripes in key order, none overlapping another.
+
+    Beside each stripe stand its encoded and its hashed form, so that a spill that changes a few of
+    many thousand stripes encodes those few only.
+    """
+
+    def __init__(self, stripes: list[Stripe]) -> None:
+        self.stripes = stripes
+        self.lasts = [stripe.last for stripe in stripes]
+
+    @cached_property
+    def segment_ids(self) -> frozenset[ObjId]:
+        return frozenset(stripe.segment for stripe in self.stripes)
+
+    def holding(self, key: bytes) -> Stripe | None:
+        """The only stripe that can hold the key."""
+        at = bisect_left(self.lasts, key)
+        if at == len(self.lasts):
+            return None
+        stripe = self.stripes[at]
+        return stripe if stripe.first <= key else None
+
+    def position(self, key: bytes) -> int:
+        """The stripe that a key belongs to, whether or not it is there."""
+        return min(bisect_left(self.lasts, key), len(self.lasts) - 1)
+
+    def replaced(self, replacements: Sequence[Replacement]) -> Directory:
+        """A copy with runs of stripes replaced; the runs are disjoint and in order."""
+        stripes = self.stripes.copy()
+        encoded, hashed = self._encoded.copy(), self._hashed.copy()
+        for low, high, new in reversed(replacements):
+            run = [stripe for stripe, _ in new]
+            stripes[low:high] = run
+            encoded[low:high] = [codec.encoded_stripe(1, stripe) for stripe in run]
+            hashed[low:high] = [_hashed(stripe) for stripe in run]
+        changed = Directory(stripes)
+        changed._encoded, changed._hashed = encoded, hashed
+        return changed
+
+    def as_object(self) -> IndexSegments:
+        segments = IndexSegments(ids.segments_id(self._hashed), b"".join(self._encoded))
+        segments.memo.form = self
+        return segments
+
+    @cached_property
+    def _encoded(self) -> list[bytes]:
+        return [codec.encoded_stripe(1, stripe) for stripe in self.stripes]
+
+    @cached_property
+    def _hashed(self) -> list[bytes]:
+        return [_hashed(stripe) for stripe in self.stripes]
+
+    def __len__(self) -> int:
+        return len(self.stripes)
+
+
+EMPTY: Final = Directory([])
+
+
+def directory_of(persist: Persist, commit: Commit) -> Directory:
+    if commit.reference_index is None:
+        return Directory(list(commit.stripes)) if commit.stripes else EMPTY
+    obj = persist.fetch_any(commit.reference_index)
+    if isinstance(obj, Index):
+        segment = segment_of(obj)
+        if not segment:
+            return EMPTY
+        return Directory([Stripe(segment.keys[0], segment.keys[-1], obj.id)])
+    if not isinstance(obj, IndexSegments):
+        raise RepositoryCorrupt(f"Object {obj.id.hex()} is not a reference index")
+    if obj.memo.form is None:
+        try:
+            obj.memo.form = Directory(codec.decode_stripes(obj.encoded))
+        except (ValueError, IndexError) as damage:
+            raise RepositoryCorrupt(
+                f"Object {obj.id.hex()} is not a readable stripe list: {damage}"
+            ) from damage
+    directory: Directory = obj.memo.form
+    return directory
+
+
+def segment_of(index: Index) -> Segment:
+    """The segment in its decoded form, decoded at most once while it is cached."""
+    segment: Segment | None = index.memo.form
+    if segment is None:
+        segment = index.memo.form = Segment.decode(index.index)
+    return segment
+
+
+def segments_of(persist: Persist, stripes: Iterable[Stripe]) -> list[Segment]:
+    found = persist.fetch_all(Index, [stripe.segment for stripe in stripes])
+    return [segment_of(index) for index in found]
+
+
+def _hashed(stripe: Stripe) -> bytes:
+    return key_to_utf8(stripe.first) + key_to_utf8(stripe.last) + stripe.segment

@@ -1,0 +1,108 @@
+"""All keys of a commit: its reference index, overlaid by its incremental index."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from morag.index.directory import EMPTY as NO_STRIPES
+from morag.index.directory import directory_of, segment_of, segments_of
+from morag.index.keys import ALL, KeyRange
+from morag.index.ops import exists, is_current
+from morag.index.segment import EMPTY as NO_ENTRIES
+from morag.index.segment import Segment
+from morag.persist.objects import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from morag.index.directory import Directory
+    from morag.index.segment import Entry
+    from morag.persist.objects import Commit
+    from morag.persist.persist import Persist
+
+_AHEAD: Final = 16  # Stripes that a scan reads in one go.
+
+
+class CommitIndex:
+    def __init__(self, persist: Persist, incremental: Segment, directory: Directory) -> None:
+        self._persist = persist
+        self.incremental = incremental
+        self.directory = directory
+
+    def get(self, key: bytes) -> bytes | None:
+        """The entry of a key that exists."""
+        op = self.incremental.find(key)
+        if op is not None:
+            return op if exists(op) else None
+        stripe = self.directory.holding(key)
+        if stripe is None:
+            return None
+        return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
+
+    def preload(self, keys: Iterable[bytes]) -> None:
+        """Read the stripes that the keys need in one go."""
+        needed = [self.directory.holding(k) for k in keys if self.incremental.find(k) is None]
+        ids = [stripe.segment for stripe in needed if stripe is not None]
+        if len(ids) > 1:
+            self._persist.fetch_all(Index, ids)
+
+    def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
+        """Every key that exists, with its entry, in key order."""
+        overlay = self.incremental.slice(range)
+        overlaid = 0
+        for last, entries in self._stripes(range):
+            upto = bisect_left(overlay, (last + b"\0",), overlaid)
+            if upto == overlaid:
+                yield from entries
+            else:
+                yield from _overlaid(entries, overlay[overlaid:upto])
+                overlaid = upto
+        yield from (entry for entry in overlay[overlaid:] if exists(entry[1]))
+
+    def operations(self) -> Iterator[Entry]:
+        """What the commit itself did."""
+        return (entry for entry in self.incremental.items() if is_current(entry[1]))
+
+    def with_only(self, directory: Directory) -> CommitIndex:
+        """A part of this commit's reference index, without the incremental one."""
+        return CommitIndex(self._persist, NO_ENTRIES, directory)
+
+    def _stripes(self, range: KeyRange) -> Iterator[tuple[bytes, Iterable[Entry]]]:
+        """The reference index within the range, stripe by stripe."""
+        stripes = self.directory.stripes
+        low = bisect_left(self.directory.lasts, range.lower)
+        upper = range.upper
+        high = None if upper is None else bisect_left(self.directory.lasts, upper, low) + 1
+        # The last of them may begin at the upper bound or behind it.
+        wanted = (s for s in islice(stripes, low, high) if upper is None or s.first < upper)
+        while group := list(islice(wanted, _AHEAD)):
+            for stripe, segment in zip(group, segments_of(self._persist, group), strict=True):
+                inside = range.lower <= stripe.first and (upper is None or stripe.last < upper)
+                yield stripe.last, segment.items() if inside else segment.slice(range)
+
+
+def index_of(persist: Persist, commit: Commit | None) -> CommitIndex:
+    """The index of a commit; that of no commit is empty."""
+    if commit is None:
+        return CommitIndex(persist, NO_ENTRIES, NO_STRIPES)
+    index: CommitIndex | None = commit.memo.form
+    if index is None:
+        incremental = Segment.decode(commit.incremental)
+        index = commit.memo.form = CommitIndex(persist, incremental, directory_of(persist, commit))
+    return index
+
+
+def _overlaid(entries: Iterable[Entry], overlay: list[Entry]) -> list[Entry]:
+    merged = dict(entries)
+    before = len(merged)
+    updated = 0
+    for key, op in overlay:
+        if not exists(op):
+            before -= merged.pop(key, None) is not None
+        else:
+            updated += 1
+            merged[key] = op
+    # Updates stay in place; only keys that are new to the stripe disturb the order.
+    return list(merged.items()) if len(merged) == before else sorted(merged.items())

@@ -1,0 +1,189 @@
+"""Growing an index by one commit, and spilling it when it grew too large.
+
+Stripe sizes follow the repository. A spill rewrites about one stripe per changed key and the list
+of all stripes once, so with S bytes per stripe it costs S for the one and total/S for the other:
+the best S grows with the square root of the total.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from morag.backend.base import ObjId
+from morag.index.directory import Directory, segments_of
+from morag.index.layered import CommitIndex
+from morag.index.ops import (
+    ADD,
+    INCREMENTAL_ADD,
+    INCREMENTAL_REMOVE,
+    NONE,
+    exists,
+    is_current,
+    with_action,
+)
+from morag.index.segment import Segment
+from morag.persist.objects import Index, IndexSegments, Stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.config import Settings
+    from morag.index.directory import Replacement
+    from morag.index.segment import Change, Entry
+    from morag.persist.persist import Persist
+
+_STRIPE_ENTRY_BYTES: Final = 96  # What one more stripe adds to the list of stripes, about.
+_INDEX_ENTRY_BYTES: Final = 64
+
+
+class NewIndex(Struct, frozen=True):
+    """The index of a new commit, in the forms that its object needs."""
+
+    index: CommitIndex
+    incremental: bytes
+    reference_index: ObjId | None
+    stripes: tuple[Stripe, ...]
+    objects: tuple[Index | IndexSegments, ...] = ()
+
+
+def grown_index(
+    persist: Persist,
+    parent: CommitIndex,
+    inherited: tuple[ObjId | None, tuple[Stripe, ...]],
+    operations: Sequence[Entry],
+) -> NewIndex:
+    """The parent's index with a new commit's operations, which come in key order.
+
+    `inherited` is how the parent refers to its reference index: unless the index spills, the new
+    commit does so in the same way.
+    """
+    settings = persist.settings
+    grown = _aged(parent).changed(operations)
+    incremental = grown.serialize()
+    if len(incremental) <= settings.max_incremental_index_bytes:
+        index = CommitIndex(persist, grown, parent.directory)
+        return NewIndex(index, incremental, *inherited)
+    return _spilled(persist, parent.directory, grown)
+
+
+def _aged(parent: CommitIndex) -> Segment:
+    """The parent's incremental index as its child sees it: nothing in it is the child's own."""
+    changes: list[Change] = []
+    striped = bool(parent.directory)
+    for key, op in parent.incremental.items():
+        if is_current(op):
+            if op[:1] == ADD:
+                changes.append((key, with_action(INCREMENTAL_ADD, op)))
+            else:
+                changes.append((key, with_action(INCREMENTAL_REMOVE, op) if striped else None))
+    return parent.incremental.changed(changes)
+
+
+def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex:
+    kept: list[Entry] = []
+    spilled: list[Change] = []
+    for key, op in grown.items():
+        if is_current(op):
+            kept.append((key, op))
+        else:
+            spilled.append((key, with_action(NONE, op) if exists(op) else None))
+    settings = persist.settings
+    replacements = _changed_runs(persist, directory, spilled) if spilled else []
+    after = directory.replaced(replacements) if replacements else directory
+    objects: list[Index | IndexSegments] = [
+        index for _, _, run in replacements for _, index in run if index is not None
+    ]
+    incremental = Segment.build(kept)
+    index = CommitIndex(persist, incremental, after)
+    if len(after) <= settings.max_inlined_stripes:
+        stripes = tuple(after.stripes)
+        return NewIndex(index, incremental.serialize(), None, stripes, tuple(objects))
+    segments = after.as_object()
+    objects.append(segments)
+    return NewIndex(index, incremental.serialize(), segments.id, (), tuple(objects))
+
+
+def _changed_runs(
+    persist: Persist, directory: Directory, spilled: Sequence[Change]
+) -> list[Replacement]:
+    """Which stripes to replace by which, to take the spilled entries in."""
+    if not directory:
+        entries = [(key, op) for key, op in spilled if op is not None]
+        if not entries:
+            return []
+        whole = Segment.build(entries)
+        size = len(whole.serialize())
+        return [(0, 0, _stripes(whole, size, _target_bytes(persist.settings, size)))]
+
+    touched: dict[int, list[Change]] = {}
+    for change in spilled:
+        touched.setdefault(directory.position(change[0]), []).append(change)
+    loaded = dict(
+        zip(touched, segments_of(persist, [directory.stripes[at] for at in touched]), strict=True)
+    )
+    sizes = sum(_estimated_bytes(segment) for segment in loaded.values())
+    target = _target_bytes(persist.settings, sizes * len(directory) // len(loaded))
+
+    runs: list[Replacement] = []
+    low, high = 0, 0  # The run that is being gathered: [low, high) and what it holds now.
+    gathered: Segment | None = None
+
+    def close() -> None:
+        if gathered is not None:
+            runs.append((low, high, _stripes(gathered, _estimated_bytes(gathered), target)))
+
+    for at, changes in touched.items():
+        segment = loaded[at].changed(changes)
+        if gathered is not None and at < high:
+            # A tiny stripe before this one has taken it in already.
+            gathered = gathered.changed(changes)
+            segment = gathered
+        elif gathered is not None and at == high and _fits(gathered, segment, target):
+            gathered = segment = gathered.joined(segment)
+            high = at + 1
+        else:
+            close()
+            low, high, gathered = at, at + 1, segment
+        if 4 * _estimated_bytes(segment) < target:
+            # Too small to stand alone: it joins the next stripe, or the one before if it is last.
+            if high < len(directory):
+                (neighbour,) = segments_of(persist, [directory.stripes[high]])
+                gathered = segment.joined(neighbour)
+                high += 1
+            elif low > 0 and (not runs or runs[-1][1] < low):
+                (neighbour,) = segments_of(persist, [directory.stripes[low - 1]])
+                gathered = neighbour.joined(segment)
+                low -= 1
+    close()
+    return runs
+
+
+def _fits(one: Segment, other: Segment, target: int) -> bool:
+    return _estimated_bytes(one) + _estimated_bytes(other) <= target
+
+
+def _estimated_bytes(segment: Segment) -> int:
+    return _INDEX_ENTRY_BYTES * len(segment)
+
+
+def _target_bytes(settings: Settings, total: int) -> int:
+    best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
+    best //= isqrt(settings.max_incremental_index_bytes) or 1
+    return max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
+
+
+def _stripes(segment: Segment, size: int, target: int) -> list[tuple[Stripe, Index | None]]:
+    """The segment as one stripe, or as several if it outgrew the target."""
+    if not segment:
+        return []
+    parts = segment.divided(max(2, size // target)) if size > 2 * target else [segment]
+    return [_stripe(part) for part in parts]
+
+
+def _stripe(segment: Segment) -> tuple[Stripe, Index]:
+    index = Index(segment.serialize())
+    index.memo.form = segment
+    return Stripe(segment.keys[0], segment.keys[-1], index.id), index

@@ -1,0 +1,213 @@
+"""Building a commit on top of another, and finding what stands in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from morag.backend.base import ObjId
+from morag.index.layered import CommitIndex, index_of
+from morag.index.ops import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
+from morag.index.spill import grown_index
+from morag.model.conflicts import ConflictType
+from morag.persist import ids
+from morag.persist.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
+from morag.persist.objects import Commit, CommitKind, Index, IndexSegments
+from morag.persist.order import key_to_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from morag.persist.persist import Persist
+
+
+class Add(Struct, frozen=True, gc=False):
+    """Put a value under a key.
+
+    The key must hold `expected` now, or nothing if that is None. With `renamed` the content comes
+    from a key that the same commit removes, and its new key must be free.
+    """
+
+    key: bytes
+    payload: int
+    value: ObjId
+    content_id: bytes = NO_CONTENT_ID
+    expected: ObjId | None = None
+    renamed: bool = False
+
+
+class Remove(Struct, frozen=True, gc=False):
+    """Take a key away that holds `expected` now. What held nothing expects NO_ANCESTOR."""
+
+    key: bytes
+    payload: int
+    expected: ObjId
+    content_id: bytes = NO_CONTENT_ID
+
+
+class Unmoved(Struct, frozen=True, gc=False):
+    """Assert that a key still holds `expected`; nothing is written for it.
+
+    What held nothing expects NO_ANCESTOR, and that is never fulfilled: the original does not take
+    absence for something that can stay unchanged.
+    """
+
+    key: bytes
+    payload: int
+    expected: ObjId
+    content_id: bytes = NO_CONTENT_ID
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A commit before it has a parent."""
+
+    message: str
+    headers: Headers = ()
+    removes: Sequence[Remove] = ()
+    unmoved: Sequence[Unmoved] = ()
+    adds: Sequence[Add] = ()
+    merge_parents: tuple[ObjId, ...] = ()
+    kind: CommitKind = CommitKind.NORMAL
+
+
+class KeyConflict(Struct, frozen=True):
+    """`wanted` is the entry that could not be written, `existing` the one that is there."""
+
+    type: ConflictType
+    key: bytes
+    wanted: bytes | None
+    existing: bytes | None
+
+
+class Resolution(Enum):
+    REPORT = "report"
+    """The commit fails with this conflict, and with all others that are reported."""
+    APPLY = "apply"
+    """The change is made all the same."""
+    DROP = "drop"
+    """The change is left out."""
+
+
+class CommitConflicts(Exception):
+    """All conflicts of one commit. The floor above knows how to say them in content keys."""
+
+    def __init__(self, conflicts: Sequence[KeyConflict]) -> None:
+        super().__init__(f"{len(conflicts)} conflicts")
+        self.conflicts = tuple(conflicts)
+
+
+class BuiltCommit(Struct, frozen=True):
+    """A commit and the index objects that must be stored with it. Nothing is stored yet."""
+
+    commit: Commit
+    indexes: tuple[Index | IndexSegments, ...]
+    changes: int
+
+
+def build_commit(
+    persist: Persist,
+    parent: Commit | None,
+    draft: Draft,
+    resolve: Callable[[KeyConflict], Resolution] = lambda _: Resolution.REPORT,
+) -> BuiltCommit:
+    """The commit that makes the draft's changes on top of `parent`.
+
+    Only index entries are compared: no value is read and no log is walked.
+    """
+    index = index_of(persist, parent)
+    removes = sorted(draft.removes, key=_key) if len(draft.removes) > 1 else draft.removes
+    adds = sorted(draft.adds, key=_key) if len(draft.adds) > 1 else draft.adds
+    if len(removes) + len(adds) + len(draft.unmoved) > 1:
+        index.preload([c.key for group in (removes, adds, draft.unmoved) for c in group])
+    conflicts: list[KeyConflict] = []
+
+    def allowed(conflict: KeyConflict | None) -> bool:
+        if conflict is None:
+            return True
+        resolution = resolve(conflict)
+        if resolution is Resolution.REPORT:
+            conflicts.append(conflict)
+        return resolution is Resolution.APPLY
+
+    ops: dict[bytes, bytes] = {}
+    hashed: list[bytes] = []
+    for remove in removes:
+        op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
+        if allowed(_conflict(index, remove, op)):
+            ops[remove.key] = op
+            hashed.append(
+                ids.hashed_remove(key_to_utf8(remove.key), remove.payload, remove.content_id)
+            )
+    for unmoved in draft.unmoved:
+        allowed(_unmoved_conflict(index, unmoved))
+    removed = {remove.key for remove in removes}
+    for add in adds:
+        op = make_op(ADD, add.payload, add.value, add.content_id)
+        # A key that is removed and added again starts anew: its remove was checked above.
+        if add.key in removed or allowed(_conflict(index, add, op)):
+            ops[add.key] = op
+            hashed.append(
+                ids.hashed_add(key_to_utf8(add.key), add.payload, add.value, add.content_id)
+            )
+    if conflicts:
+        raise CommitConflicts(conflicts)
+
+    parent_id = NO_ANCESTOR if parent is None else parent.id
+    inherited = (None, ()) if parent is None else (parent.reference_index, parent.stripes)
+    operations = sorted(ops.items()) if len(ops) > 1 else list(ops.items())
+    grown = grown_index(persist, index, inherited, operations)
+    tail = (parent_id,) if parent is None else (parent_id, *parent.tail)
+    commit = Commit(
+        id=ids.commit_id(parent_id, draft.message, draft.headers, (), hashed),
+        created_micros=persist.now_micros(),
+        seq=1 if parent is None else parent.seq + 1,
+        tail=tail[: persist.settings.parents_per_commit],
+        merge_parents=draft.merge_parents,
+        headers=draft.headers,
+        message=draft.message,
+        reference_index=grown.reference_index,
+        stripes=grown.stripes,
+        incremental=grown.incremental,
+        kind=draft.kind,
+    )
+    commit.memo.form = grown.index
+    return BuiltCommit(commit, grown.objects, len(ops))
+
+
+def _key(change: Add | Remove) -> bytes:
+    return change.key
+
+
+def _conflict(index: CommitIndex, change: Add | Remove, op: bytes) -> KeyConflict | None:
+    existing = index.get(change.key)
+    expected = change.expected
+    if expected is None or (isinstance(change, Add) and change.renamed):
+        if existing is None:
+            return None
+        return KeyConflict(ConflictType.KEY_EXISTS, change.key, op, existing)
+    found = _difference(existing, change.payload, change.content_id, expected)
+    return None if found is None else KeyConflict(found, change.key, op, existing)
+
+
+def _unmoved_conflict(index: CommitIndex, unmoved: Unmoved) -> KeyConflict | None:
+    existing = index.get(unmoved.key)
+    found = _difference(existing, unmoved.payload, unmoved.content_id, unmoved.expected)
+    return None if found is None else KeyConflict(found, unmoved.key, None, existing)
+
+
+def _difference(
+    existing: bytes | None, payload: int, content_id: bytes, expected: ObjId
+) -> ConflictType | None:
+    """The first way in which the existing entry is not the expected one."""
+    if existing is None:
+        return ConflictType.KEY_DOES_NOT_EXIST
+    if payload != payload_of(existing):
+        return ConflictType.PAYLOAD_DIFFERS
+    if content_id != content_id_of(existing):
+        return ConflictType.CONTENT_ID_DIFFERS
+    if expected != value_of(existing):
+        return ConflictType.VALUE_DIFFERS
+    return None

@@ -1,0 +1,190 @@
+"""Walking commits: logs, ancestry, merge bases."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from morag.errors import ReferenceNotFound, RepositoryCorrupt
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Commit
+from morag.persist.persist import ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from morag.backend.base import ObjId
+    from morag.persist.persist import Persist
+
+
+def find_commit(persist: Persist, id: ObjId) -> Commit | None:
+    """The commit that somebody asked for by its hash; None for NO_ANCESTOR, which is no commit."""
+    if id == NO_ANCESTOR:
+        return None
+    try:
+        obj = persist.fetch_any(id)
+    except ObjectMissing:
+        raise ReferenceNotFound.commit(id.hex()) from None
+    if not isinstance(obj, Commit):
+        raise ReferenceNotFound.commit(id.hex())
+    return persist.fetch(Commit, id)
+
+
+def head_commit(persist: Persist, id: ObjId) -> Commit | None:
+    """The commit that a reference points to, which must be there."""
+    return None if id == NO_ANCESTOR else persist.fetch(Commit, id)
+
+
+def log(persist: Persist, start: ObjId) -> Iterator[Commit]:
+    """The commit and its first parents, newest first, read a tail at a time."""
+    ids: tuple[ObjId, ...] = (start,)
+    while True:
+        if NO_ANCESTOR in ids:
+            ids = ids[: ids.index(NO_ANCESTOR)]
+        if not ids:
+            return
+        commits = persist.fetch_all(Commit, ids)
+        yield from commits
+        ids = commits[-1].tail
+
+
+def log_ids(persist: Persist, start: ObjId) -> Iterator[ObjId]:
+    """Like `log`, but reads one commit per tail."""
+    ids: tuple[ObjId, ...] = (start,)
+    while True:
+        for id in ids:
+            if id == NO_ANCESTOR:
+                return
+            yield id
+        ids = persist.fetch(Commit, ids[-1]).tail
+
+
+def predecessor(persist: Persist, commit: Commit, distance: int) -> ObjId:
+    """The first parent of the first parent, `distance` times; NO_ANCESTOR past the root."""
+    while distance > len(commit.tail):
+        last = commit.tail[-1]
+        if last == NO_ANCESTOR:
+            return NO_ANCESTOR
+        distance -= len(commit.tail)
+        commit = persist.fetch(Commit, last)
+    return commit.id if distance == 0 else commit.tail[distance - 1]
+
+
+def is_first_ancestor(persist: Persist, commit: Commit | None, wanted: Commit) -> bool:
+    """Whether `wanted` is `commit` or one of its first parents.
+
+    Along first parents `seq` falls by one each, so `wanted` can only be in one place.
+    """
+    if commit is None or commit.seq < wanted.seq:
+        return False
+    return predecessor(persist, commit, commit.seq - wanted.seq) == wanted.id
+
+
+def common_ancestor(persist: Persist, one: Commit, other: Commit) -> Commit | None:
+    """The newest commit that both have among their first parents."""
+    lower, upper = sorted((one, other), key=lambda c: c.seq)
+    level = predecessor(persist, upper, upper.seq - lower.seq)
+    # Both walks now stand at the same seq. Go down together, a tail at a time, until they meet.
+    left, right = lower, head_commit(persist, level)
+    while right is not None and left.id != right.id:
+        for a, b in zip(left.tail, right.tail, strict=False):
+            if a == b:
+                return head_commit(persist, a)
+        step = min(len(left.tail), len(right.tail))
+        below_left = head_commit(persist, left.tail[step - 1])
+        below_right = head_commit(persist, right.tail[step - 1])
+        if below_left is None or below_right is None:
+            return None
+        left, right = below_left, below_right
+    return right
+
+
+class _Seen(IntFlag):
+    ONE = 1
+    OTHER = 2
+    BOTH = 3
+    STALE = 4
+    """Below a commit that was reached from both sides: no better than that one."""
+
+
+def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
+    """The best common ancestor over all parents: one that no other common ancestor descends from.
+
+    The walk goes by falling `seq`, which reaches most children before their parents. A merge parent
+    may have a higher `seq` than its child, so the order only saves work: a commit that learns
+    something new is walked again, and where several bases remain, reachability decides.
+    """
+    if one.id == other.id:
+        return one
+    commits = {one.id: one, other.id: other}
+    seen = {one.id: _Seen.ONE, other.id: _Seen.OTHER}
+    queue = [(-commit.seq, id) for id, commit in commits.items()]
+    heapify(queue)
+    waiting = set(commits)
+    fresh = 2  # How many of those waiting are not stale; without any, no base can turn up.
+    bases: dict[ObjId, Commit] = {}
+    while fresh:
+        _, id = heappop(queue)
+        waiting.discard(id)
+        commit, flags = commits[id], seen[id]
+        fresh -= not flags & _Seen.STALE
+        if flags == _Seen.BOTH:
+            bases[id] = commit
+            flags |= _Seen.STALE
+        for parent in commit.parents:
+            known = seen.get(parent, _Seen(0))
+            if known | flags == known:
+                continue
+            if parent not in commits:
+                commits[parent] = persist.fetch(Commit, parent)
+            if parent not in waiting:
+                waiting.add(parent)
+                heappush(queue, (-commits[parent].seq, parent))
+            elif not known & _Seen.STALE:
+                fresh -= 1
+            seen[parent] = known | flags
+            fresh += not seen[parent] & _Seen.STALE
+    found = [commit for id, commit in bases.items() if not seen[id] & _Seen.STALE]
+    found = _without_ancestors(persist, found)
+    return max(found, key=lambda c: (c.seq, c.id), default=None)
+
+
+def _without_ancestors(persist: Persist, commits: list[Commit]) -> list[Commit]:
+    """Those that no other of them descends from. Exact, and only needed for criss-cross merges."""
+    if len(commits) < 2:
+        return commits
+    wanted = {commit.id for commit in commits}
+    redundant: set[ObjId] = set()
+    for commit in commits:
+        if commit.id not in redundant:
+            redundant |= _reachable(persist, commit, wanted - {commit.id} - redundant)
+    return [commit for commit in commits if commit.id not in redundant]
+
+
+def _reachable(persist: Persist, start: Commit, wanted: set[ObjId]) -> set[ObjId]:
+    found: set[ObjId] = set()
+    seen, todo = {start.id}, [start]
+    while todo and found != wanted:
+        for parent in todo.pop().parents:
+            if parent not in seen:
+                seen.add(parent)
+                if parent in wanted:
+                    found.add(parent)
+                todo.append(persist.fetch(Commit, parent))
+    return found
+
+
+def first_matching(
+    persist: Persist, start: Commit, matches: Callable[[Commit], bool]
+) -> Commit | None:
+    """The newest commit of the log that matches."""
+    return next((commit for commit in log(persist, start.id) if matches(commit)), None)
+
+
+def was_published(persist: Persist, commit: Commit, head: ObjId) -> bool:
+    """Whether a commit of ours, whose reply was lost, is in the history that ends at `head`."""
+    try:
+        return is_first_ancestor(persist, head_commit(persist, head), commit)
+    except RepositoryCorrupt:
+        return False

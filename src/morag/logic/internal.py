@@ -1,0 +1,98 @@
+"""Commits on the references that the catalog keeps for itself: `int/refs` and `int/repo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from morag.backend.base import Ref
+from morag.errors import RepositoryCorrupt, StoreBusy
+from morag.index.layered import CommitIndex, index_of
+from morag.logic.commits import Add, Draft, Remove, build_commit
+from morag.logic.history import head_commit, was_published
+from morag.persist.header_order import java_header_order
+from morag.persist.objects import CommitKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.logic.retry import Retries
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+REFS: Final = "int/refs"
+REPOSITORY: Final = "int/repo"
+
+
+def internal_draft(
+    message: str,
+    headers: Mapping[str, str],
+    adds: Sequence[Add] = (),
+    removes: Sequence[Remove] = (),
+) -> Draft:
+    return Draft(
+        message=message,
+        headers=tuple((name, (headers[name],)) for name in java_header_order(list(headers))),
+        adds=adds,
+        removes=removes,
+        kind=CommitKind.INTERNAL,
+    )
+
+
+def commit_internal(
+    persist: Persist,
+    retries: Retries,
+    name: str,
+    make: Callable[[CommitIndex], Draft | None],
+    objects: Sequence[Obj],
+) -> None:
+    """Commit what `make` says on top of the reference's head, again for each head that we meet.
+
+    Nothing is done when `make` returns None.
+    """
+    for _ in retries.attempts("commit"):
+        ref = persist.ref(name)
+        if ref is None:
+            raise RepositoryCorrupt(f"Internal reference '{name}' is missing")
+        head = head_commit(persist, ref.pointer)
+        draft = make(index_of(persist, head))
+        if draft is None:
+            return
+        built = build_commit(persist, head, draft)
+        if publish(persist, ref, built.commit, [*objects, *built.indexes, built.commit]):
+            return
+
+
+def publish(persist: Persist, ref: Ref, commit: Commit, objects: Sequence[Obj]) -> bool:
+    """Store the objects and move the reference. False if another was faster.
+
+    A reply can be lost after the deed was done, which then looks like a failure, or like the
+    victory of another. The commit's id tells whether it was ours.
+    """
+    try:
+        if persist.publish(objects, ref, commit.id) is not None:
+            return True
+    except Exception as failure:
+        if _is_ours(persist, ref.name, commit):
+            return True
+        if isinstance(failure, StoreBusy):
+            return False
+        raise
+    return _is_ours(persist, ref.name, commit)
+
+
+def _is_ours(persist: Persist, name: str, commit: Commit) -> bool:
+    now = persist.ref(name)
+    return now is not None and was_published(persist, commit, now.pointer)
+
+
+def insert_internal(persist: Persist, name: str, draft: Draft, objects: Sequence[Obj]) -> None:
+    """Start an internal reference with its first commit. Whoever comes second changes nothing."""
+    built = build_commit(persist, None, draft)
+    persist.store([*objects, *built.indexes, built.commit])
+    persist.swap_ref(name, None, Ref(name, built.commit.id, created_micros=persist.now_micros()))
+
+
+def pointer_of(persist: Persist, name: str) -> ObjId | None:
+    ref = persist.ref(name)
+    return None if ref is None else ref.pointer

@@ -1,0 +1,229 @@
+"""Named references: create, find, list, move and drop them, so that nothing is ever half done.
+
+All names are kept as keys of the internal reference `int/refs`, by ordinary commits. Creating a
+reference commits its name first and inserts its row last; dropping marks the row first, commits,
+and removes the row last. Whoever finds a step missing makes it: the reader who misses a row that
+the commit promises inserts it, the one who meets a marked row finishes the drop.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from morag.backend.base import Ref
+from morag.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
+from morag.index.keys import key_text, text_key, text_range
+from morag.index.layered import index_of
+from morag.index.ops import payload_of, value_of
+from morag.logic.commits import Add, CommitConflicts, Draft, Remove
+from morag.logic.history import head_commit
+from morag.logic.internal import REFS, commit_internal, internal_draft
+from morag.logic.reflog import RefOperation
+from morag.model.times import instant_text
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import RefObj
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.index.layered import CommitIndex
+    from morag.logic.reflog import RefLog
+    from morag.logic.retry import Retries
+    from morag.persist.objects import Obj
+    from morag.persist.persist import Persist
+
+INTERNAL: Final = "int/"
+_ROWS_AT_ONCE: Final = 100
+
+
+class RefMoved(Exception):
+    """The reference is not where the caller expected it; `ref` is how it was found."""
+
+    def __init__(self, ref: Ref) -> None:
+        super().__init__(f"'{ref.name}' is at {ref.pointer.hex()}")
+        self.ref = ref
+
+
+class References:
+    """References by their full names, such as `refs/heads/main`."""
+
+    def __init__(self, persist: Persist, ref_log: RefLog, retries: Retries) -> None:
+        self._persist = persist
+        self._ref_log = ref_log
+        self._retries = retries
+        # Names change one after the other in this process; other processes meet in the swap.
+        self._lock = Lock()
+
+    def find(self, name: str) -> Ref | None:
+        return self.find_all([name])[0]
+
+    def find_all(self, names: list[str]) -> list[Ref | None]:
+        """The references as they are, after mending what was cut short."""
+        rows = self._persist.refs(names)
+        return [self._mended(name, rows.get(name)) for name in names]
+
+    def get(self, name: str) -> Ref:
+        ref = self.find(name)
+        if ref is None:
+            raise ReferenceNotFound.named(name)
+        return ref
+
+    def list(
+        self, prefix: str = "", start: str | None = None, end: str | None = None
+    ) -> Iterator[Ref]:
+        """References in the order of their names, from `start` on, up to `end` inclusive."""
+        entries = self._names().items(text_range(prefix, start, end))
+        names = (key_text(key) for key, _ in entries)
+        while batch := list(islice(names, _ROWS_AT_ONCE)):
+            yield from (ref for ref in self.find_all(batch) if ref is not None)
+
+    def create(
+        self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
+    ) -> Ref:
+        _check_not_internal(name)
+        ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
+        line = self._ref_log.line(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, pointer, who)
+        with self._lock:
+            if self.find(name) is not None:
+                raise ReferenceAlreadyExists.named(name)
+            self._commit_name(ref)
+            for _ in self._retries.attempts("create reference"):
+                if self._persist.swap_ref(name, None, ref, [line]):
+                    return ref
+                # A reader may have mended it before we came to it, perhaps from an older commit.
+                found = self._persist.ref(name)
+                if found is not None and found.created_micros == ref.created_micros:
+                    self._persist.append_log([line])
+                    return found
+                self._mended(name, found)
+        raise AssertionError("the attempts end by an error")
+
+    def move(self, ref: Ref, pointer: ObjId, who: str = "") -> Ref:
+        """Assign: point `ref` elsewhere, if it is still as the caller saw it."""
+        line = self._ref_log.line(
+            ref.name, RefOperation.ASSIGN_REFERENCE, ref.pointer, pointer, who
+        )
+        moved = self._persist.moved(ref, pointer)
+        if not self._persist.swap_ref(ref.name, ref, moved, [line]):
+            raise RefMoved(self.get(ref.name))
+        return moved
+
+    def drop(self, name: str, expected: ObjId, who: str = "") -> Ref:
+        _check_not_internal(name)
+        with self._lock:
+            ref = self.get(name)
+            if ref.pointer != expected:
+                raise RefMoved(ref)
+            marked = msgspec.structs.replace(ref, deleted=True)
+            line = self._ref_log.line(
+                name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who
+            )
+            if not self._persist.swap_ref(name, ref, marked, [line]):
+                raise RefMoved(self.get(name))
+            self._finish_drop(marked)
+            return ref
+
+    # Mending
+
+    def _mended(self, name: str, row: Ref | None) -> Ref | None:
+        if name.startswith(INTERNAL):
+            return None  # Never shown, whatever the row says.
+        if row is None:
+            return self._restored(name)
+        if row.deleted:
+            self._finish_drop(row)
+            return None
+        return row
+
+    def _restored(self, name: str) -> Ref | None:
+        """The row of a name that was committed but not inserted."""
+        created = self._created(name)
+        if created is None:
+            return None
+        ref = Ref(
+            name, created.initial_pointer, False, created.created_micros, created.extended_info
+        )
+        if not self._persist.swap_ref(name, None, ref):
+            row = self._persist.ref(name)
+            return None if row is None or row.deleted else row
+        # Had the name been dropped between our look at the names and the insert, then nobody
+        # would ever remove this row: look again, and take it back.
+        if self._created(name) != created:
+            self._persist.swap_ref(name, ref, None)
+            return None
+        return ref
+
+    def _finish_drop(self, marked: Ref) -> None:
+        self._commit_removal(marked)
+        self._persist.swap_ref(marked.name, marked, None)
+
+    def _created(self, name: str) -> RefObj | None:
+        """What the names say about this one, or None if it is not among them."""
+        op = self._names().get(text_key(name))
+        return None if op is None else self._persist.fetch(RefObj, value_of(op))
+
+    # Commits on int/refs
+
+    def _names(self) -> CommitIndex:
+        ref = self._persist.ref(REFS)
+        head = NO_ANCESTOR if ref is None else ref.pointer
+        return index_of(self._persist, head_commit(self._persist, head))
+
+    def _commit_name(self, ref: Ref) -> None:
+        created = RefObj(ref.name, ref.pointer, ref.created_micros, ref.extended_info)
+        key = text_key(ref.name)
+
+        def draft(_: CommitIndex) -> Draft:
+            message = f"Create reference {ref.name} pointing to {ref.pointer.hex()}"
+            return self._draft("create", ref, message, adds=[Add(key, 0, created.id)])
+
+        try:
+            self._commit(draft, [created])
+        except CommitConflicts:
+            raise ReferenceAlreadyExists.named(ref.name) from None
+
+    def _commit_removal(self, ref: Ref) -> None:
+        key = text_key(ref.name)
+
+        def draft(names: CommitIndex) -> Draft | None:
+            op = names.get(key)
+            if op is None:
+                return None  # Somebody else committed it already.
+            if self._persist.fetch(RefObj, value_of(op)).created_micros != ref.created_micros:
+                return None  # The name stands for a younger reference by now.
+            message = f"Drop reference {ref.name} pointing to {ref.pointer.hex()}"
+            remove = Remove(key, payload_of(op), value_of(op))
+            return self._draft("delete", ref, message, removes=[remove])
+
+        self._commit(draft, [])
+
+    def _draft(
+        self,
+        operation: str,
+        ref: Ref,
+        message: str,
+        adds: Sequence[Add] = (),
+        removes: Sequence[Remove] = (),
+    ) -> Draft:
+        nanos = self._persist.clock_nanos()
+        headers = {
+            "operation": operation,
+            "name": ref.name,
+            "head": ref.pointer.hex(),
+            "timestamp": instant_text(nanos),
+            "timestamp.millis": str(nanos // 1_000_000),
+        }
+        return internal_draft(message, headers, adds, removes)
+
+    def _commit(self, make: Callable[[CommitIndex], Draft | None], objects: Sequence[Obj]) -> None:
+        commit_internal(self._persist, self._retries, REFS, make, objects)
+
+
+def _check_not_internal(name: str) -> None:
+    if name.startswith(INTERNAL):
+        raise BadRequest(f"'{name}' is reserved for the catalog itself; choose another name")

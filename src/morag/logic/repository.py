@@ -1,0 +1,70 @@
+"""The repository as a whole: bringing it into being, and its description."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from morag.errors import ReferenceAlreadyExists, RepositoryCorrupt
+from morag.index.keys import text_key
+from morag.index.layered import index_of
+from morag.index.ops import value_of
+from morag.logic.commits import Add
+from morag.logic.history import head_commit
+from morag.logic.internal import REFS, REPOSITORY, insert_internal, internal_draft, pointer_of
+from morag.model.names import full_name
+from morag.model.times import instant_text
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import StringObj
+
+if TYPE_CHECKING:
+    from morag.logic.references import References
+    from morag.persist.persist import Persist
+
+_DESCRIPTION: Final = text_key("repo\0description")
+
+
+class RepositoryDescription(Struct, frozen=True, rename="camel"):
+    """Stored as JSON in exactly these fields: the original refuses others."""
+
+    repository_created_time: str
+    oldest_possible_commit_time: str
+    properties: dict[str, str] = {}
+    default_branch_name: str = "main"
+    repository_imported_time: str | None = None
+
+
+def initialize(persist: Persist, references: References) -> None:
+    """Make the store a repository, step by step, leaving out what is there already.
+
+    The reference `int/repo` comes last: where it exists, everything else does.
+    """
+    if pointer_of(persist, REPOSITORY) is not None:
+        return
+    now = instant_text(persist.clock_nanos())
+    headers = {"repo.id": persist.settings.repository_id, "timestamp": now}
+    if pointer_of(persist, REFS) is None:
+        insert_internal(persist, REFS, internal_draft(f"Initialize reference {REFS}", headers), [])
+    branch = persist.settings.default_branch
+    # It exists if an earlier start was cut short after this step, or another server is at it too.
+    with suppress(ReferenceAlreadyExists):
+        references.create(full_name("BRANCH", branch), NO_ANCESTOR)
+    description = RepositoryDescription(now, now, default_branch_name=branch)
+    text = StringObj("application/json", msgspec.json.encode(description))
+    add = Add(_DESCRIPTION, 0, text.id)
+    draft = internal_draft(f"Initialize reference {REPOSITORY}", headers, [add])
+    insert_internal(persist, REPOSITORY, draft, [text])
+
+
+def read_description(persist: Persist) -> RepositoryDescription:
+    pointer = pointer_of(persist, REPOSITORY)
+    if pointer is None:
+        raise RepositoryCorrupt("The repository has no description: it was never initialized")
+    op = index_of(persist, head_commit(persist, pointer)).get(_DESCRIPTION)
+    if op is None:
+        raise RepositoryCorrupt("The repository has no description")
+    text = persist.fetch(StringObj, value_of(op)).text
+    return msgspec.json.decode(text, type=RepositoryDescription)

@@ -1,0 +1,157 @@
+"""What a key can hold. A content type is one struct here and one entry in `PAYLOADS`."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from morag.errors import BadRequest
+from morag.model.keys import check_elements, check_unicode
+
+_INT32: Final = 1 << 31
+_INT64: Final = 1 << 63
+
+
+class IcebergTable(
+    Struct, frozen=True, kw_only=True, tag="ICEBERG_TABLE", tag_field="type", rename="camel"
+):
+    """A snapshot of an Iceberg table: its metadata file and the ids that are current in it."""
+
+    id: str | None = None
+    metadata_location: str
+    snapshot_id: int
+    schema_id: int
+    spec_id: int
+    sort_order_id: int
+
+
+class IcebergView(
+    Struct, frozen=True, kw_only=True, tag="ICEBERG_VIEW", tag_field="type", rename="camel"
+):
+    id: str | None = None
+    metadata_location: str
+    version_id: int
+    schema_id: int
+    sql_text: str | None = None
+    dialect: str | None = None
+
+
+class DeltaLakeTable(
+    Struct, frozen=True, kw_only=True, tag="DELTA_LAKE_TABLE", tag_field="type", rename="camel"
+):
+    id: str | None = None
+    metadata_location_history: tuple[str, ...] = ()
+    checkpoint_location_history: tuple[str, ...] = ()
+    last_checkpoint: str | None = None
+
+
+class Namespace(
+    Struct, frozen=True, kw_only=True, tag="NAMESPACE", tag_field="type", rename="camel"
+):
+    """A place for other keys. Its elements may disagree with its key: the original allows that.
+
+    Properties keep the order they were given in: the order is part of the stored bytes.
+    """
+
+    id: str | None = None
+    elements: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, *elements: str) -> Namespace:
+        return cls(elements=elements)
+
+
+class UDF(Struct, frozen=True, kw_only=True, tag="UDF", tag_field="type", rename="camel"):
+    """A user defined function."""
+
+    id: str | None = None
+    sql_text: str | None = None
+    dialect: str | None = None
+    version_id: str | None = None
+    signature_id: str | None = None
+    metadata_location: str | None = None
+
+
+Content: TypeAlias = IcebergTable | IcebergView | DeltaLakeTable | Namespace | UDF
+
+PAYLOADS: Final[dict[type[Content], int]] = {
+    IcebergTable: 1,
+    DeltaLakeTable: 2,
+    IcebergView: 3,
+    Namespace: 4,
+    UDF: 5,
+}
+"""The number that stands for a content type in an index entry and in a stored value."""
+
+BY_PAYLOAD: Final = {payload: kind for kind, payload in PAYLOADS.items()}
+TYPE_NAMES: Final[dict[int, str]] = {
+    payload: str(kind.__struct_config__.tag) for kind, payload in PAYLOADS.items()
+}
+NAMESPACE_PAYLOAD: Final = PAYLOADS[Namespace]
+
+
+def check_content(content: Content) -> None:
+    """Refuse content that could not be stored and read back as it is."""
+    match content:
+        case IcebergTable():
+            _check_texts(content, content.metadata_location)
+            _check_int(content, "snapshotId", content.snapshot_id, _INT64)
+            _check_int(content, "schemaId", content.schema_id, _INT32)
+            _check_int(content, "specId", content.spec_id, _INT32)
+            _check_int(content, "sortOrderId", content.sort_order_id, _INT32)
+        case IcebergView():
+            _check_texts(content, content.metadata_location)
+            _check_optional(content, content.sql_text, content.dialect)
+            _check_int(content, "versionId", content.version_id, _INT64)
+            _check_int(content, "schemaId", content.schema_id, _INT32)
+        case DeltaLakeTable():
+            _check_texts(content, *content.metadata_location_history)
+            _check_texts(content, *content.checkpoint_location_history)
+            _check_optional(content, content.last_checkpoint)
+        case Namespace():
+            check_elements("Namespace", content.elements)
+            if "." in content.elements:
+                raise BadRequest(
+                    f"Namespace '[{', '.join(content.elements)}]' must not contain a '.' element"
+                )
+            _check_texts(content, *content.properties, *content.properties.values())
+        case UDF():
+            _check_optional(
+                content,
+                content.sql_text,
+                content.dialect,
+                content.version_id,
+                content.signature_id,
+                content.metadata_location,
+            )
+        case _:
+            raise BadRequest(
+                f"{type(content).__name__} is not a content type; known: "
+                f"{', '.join(sorted(TYPE_NAMES.values()))}"
+            )
+    _check_optional(content, content.id)
+
+
+def type_name(content: Content) -> str:
+    return TYPE_NAMES[PAYLOADS[type(content)]]
+
+
+def _check_optional(content: Content, *texts: str | None) -> None:
+    _check_texts(content, *(text for text in texts if text is not None))
+
+
+def _check_texts(content: Content, *texts: object) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadRequest(f"{type_name(content)}: expected a text, got {text!r}")
+        if not text.isascii():
+            check_unicode(type_name(content), text)
+
+
+def _check_int(content: Content, field: str, value: object, limit: int) -> None:
+    if not isinstance(value, int) or not -limit <= value < limit:
+        raise BadRequest(
+            f"{type_name(content)}: {field} must be a whole number from {-limit} to {limit - 1}"
+        )

@@ -1,0 +1,95 @@
+"""Content keys: the names of tables, views, functions and namespaces."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+from morag.errors import BadRequest
+
+MAX_ELEMENTS: Final = 20
+MAX_LENGTH: Final = 500
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
+
+
+class ContentKey(Struct, frozen=True):
+    """A path of names, such as `db.orders`. Case matters and is kept.
+
+    A key may be built with anything in it; `check_key` decides whether it may be stored.
+    """
+
+    elements: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *elements: str) -> ContentKey:
+        return cls(elements)
+
+    @property
+    def parent(self) -> ContentKey:
+        return ContentKey(self.elements[:-1])
+
+    @property
+    def name(self) -> str:
+        return self.elements[-1]
+
+    def starts_with(self, prefix: ContentKey) -> bool:
+        """Whether `prefix` is this key or one of its ancestors."""
+        return self.elements[: len(prefix.elements)] == prefix.elements
+
+    def __str__(self) -> str:
+        """The form that messages use: dots between elements, escaped only when one holds a dot."""
+        if not any("." in element for element in self.elements):
+            return ".".join(self.elements)
+        escaped = (e.replace("*", "**").replace(".", "*.") for e in self.elements)
+        return "." + ".".join(escaped)
+
+    def __lt__(self, other: ContentKey) -> bool:
+        return self.sort_key < other.sort_key
+
+    @property
+    def sort_key(self) -> tuple[bytes, ...]:
+        """Java's string order, which is that of UTF-16 units and not of code points."""
+        return tuple(_utf16(e) for e in self.elements)
+
+
+def check_key(key: ContentKey) -> None:
+    """Refuse a key that the catalog must not store."""
+    if not key.elements:
+        raise BadRequest("Content key must not be empty")
+    check_elements("Content key", key.elements)
+
+
+def check_elements(what: str, elements: tuple[str, ...]) -> None:
+    """The rules that keys and namespaces share."""
+    if len(elements) > MAX_ELEMENTS:
+        raise BadRequest(f"{what} too long, max allowed number of elements: {MAX_ELEMENTS}")
+    joined = "".join(elements)  # A non-string element fails here, loudly, as a TypeError should.
+    if len(joined) > MAX_LENGTH or (not joined.isascii() and len(_utf16(joined)) > 2 * MAX_LENGTH):
+        raise BadRequest(f"{what} too long, max allowed length: {MAX_LENGTH}")
+    for element in elements:
+        if not element:
+            raise BadRequest(f"{what} '{_listed(elements)}' must not contain an empty element")
+    found = _CONTROL.search(joined)
+    if found is not None:
+        limit = "the character 0x7F" if found[0] == "\x7f" else "characters less than 0x20"
+        raise BadRequest(f"{what} '{_listed(elements)}' must not contain {limit}")
+    if not joined.isascii():
+        check_unicode(what, joined)
+
+
+def check_unicode(what: str, text: str) -> None:
+    """Half a surrogate pair is no text: it could be neither stored nor sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadRequest(f"{what} must be valid Unicode, without lone surrogates") from None
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _listed(elements: tuple[str, ...]) -> str:
+    return f"[{', '.join(elements)}]".encode(errors="replace").decode()

@@ -1,0 +1,54 @@
+"""How merges and transplants treat keys, and what they answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from morag.model.conflicts import Conflict
+from morag.model.content import Content
+from morag.model.keys import ContentKey
+
+
+class MergeBehavior(Enum):
+    NORMAL = "NORMAL"
+    """A key that both sides changed is a conflict."""
+    FORCE = "FORCE"
+    """The source wins."""
+    DROP = "DROP"
+    """The source's change is left out."""
+
+
+class MergeKey(Struct, frozen=True, rename="camel"):
+    """The behavior for one key.
+
+    With `resolved_content` the merge stores that instead of the source's, provided that the target
+    still holds `expected_target_content`.
+    """
+
+    key: ContentKey
+    merge_behavior: MergeBehavior
+    expected_target_content: Content | None = None
+    resolved_content: Content | None = None
+
+
+class MergedKey(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What became of one key."""
+
+    key: ContentKey
+    merge_behavior: MergeBehavior
+    conflict: Conflict | None = None
+
+
+class MergeResult(Struct, frozen=True, kw_only=True, rename="camel"):
+    """`resultant_target_hash` is null for a dry run and after conflicts."""
+
+    was_applied: bool
+    was_successful: bool
+    resultant_target_hash: str | None
+    common_ancestor: str | None
+    target_branch: str
+    effective_target_hash: str
+    expected_hash: str | None
+    details: tuple[MergedKey, ...]

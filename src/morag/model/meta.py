@@ -1,0 +1,71 @@
+"""Commit metadata: who, when, why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from morag.errors import BadRequest
+from morag.model.keys import check_unicode
+from morag.model.times import parse_instant
+
+RESERVED: Final = frozenset({"date", "author-date", "committer", "author", "signed-off-by"})
+"""Header names that carry the fields below; a property must not be named like one of them."""
+
+
+class CommitMeta(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "author_time": "authorTime",
+        "signed_off_by": "allSignedOffBy",
+        "properties": "allProperties",
+        "commit_time": "commitTime",
+        "parents": "parentCommitHashes",
+    },
+):
+    """The first five fields are the client's, the others are set by the catalog.
+
+    Times are ISO texts in UTC with up to nine digits of fraction: the form that is stored, hashed
+    and sent. Property names lose their case when stored.
+    """
+
+    message: str
+    authors: tuple[str, ...] = ()
+    author_time: str | None = None
+    signed_off_by: tuple[str, ...] = ()
+    properties: dict[str, tuple[str, ...]] = {}
+
+    hash: str | None = None
+    committer: str | None = None
+    commit_time: str | None = None
+    parents: tuple[str, ...] = ()
+
+
+def check_client_meta(meta: CommitMeta) -> None:
+    """Refuse metadata that a client must not send."""
+    if meta.committer is not None:
+        raise BadRequest("Cannot set the committer on the client side. It is set by the server.")
+    if meta.commit_time is not None:
+        raise BadRequest("Cannot set the commit time on the client side. It is set by the server.")
+    if meta.hash is not None:
+        raise BadRequest("Cannot set the commit hash on the client side. It is set by the server.")
+    if meta.parents:
+        raise BadRequest(
+            "Cannot set the parent commit hashes on the client side. It is set by the server."
+        )
+    if meta.author_time is not None:
+        parse_instant(meta.author_time)
+    for text in (meta.message, *meta.authors, *meta.signed_off_by):
+        if not text.isascii():
+            check_unicode("Commit metadata", text)
+    for name, values in meta.properties.items():
+        _check_property(name, values)
+
+
+def _check_property(name: str, values: object) -> None:
+    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+        raise BadRequest(f"Property '{name}' must have a list of texts as its values")
+    check_unicode("Commit metadata", "".join((name, *values)))

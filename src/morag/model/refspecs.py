@@ -1,0 +1,154 @@
+"""Ref specs: how a client says which commit it means, as in `main@cafebabe~2`."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+from msgspec import Struct
+
+from morag.errors import BadRequest
+from morag.model.names import HASH_RULE, NAME_RULE, check_hash, check_reference_name
+from morag.model.times import MAX_NANOS, instant_text, parse_instant
+
+_MILLI_NANOS: Final = 1_000_000
+_MAX_STEPS: Final = 2**31 - 2
+_MAX_MILLIS: Final = 2**63 - 1
+
+HASH_OR_RELATIVE_RULE: Final = (
+    "Hash with optional relative part must consist of either a valid commit hash "
+    f"(which in turn {HASH_RULE.removeprefix('Hash ')}), or a valid relative part "
+    "(which must be either '~' + a number representing the n-th predecessor of a commit, "
+    "'^' + a number representing the n-th parent within a commit, or "
+    "'*' + a number representing the created timestamp of a commit, "
+    "in milliseconds since epoch or in ISO-8601 format), or both."
+)
+REF_SPEC_RULE: Final = (
+    f"{NAME_RULE}, optionally followed by @ and a hash with optional relative part. "
+    f"{HASH_OR_RELATIVE_RULE}"
+)
+
+# No name holds one of @~^*, so the three parts cannot be confused.
+_REF_SPEC: Final = re.compile(r"([^@~^*]*)(?:@([^@~^*]*))?([~^*].*)?", re.DOTALL)
+_HASH_OR_RELATIVE: Final = re.compile(r"([^~^*]*)([~^*].*)?", re.DOTALL)
+_RELATIVE: Final = re.compile(
+    r"([~^*])([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z|[0-9]+)"
+)
+
+
+class RelativeKind(Enum):
+    PREDECESSOR = "~"
+    PARENT = "^"
+    TIMESTAMP = "*"
+
+
+_JAVA_NAMES: Final = {
+    RelativeKind.PREDECESSOR: "N_TH_PREDECESSOR",
+    RelativeKind.PARENT: "N_TH_PARENT",
+}
+
+
+class Relative(Struct, frozen=True):
+    """One step away from a commit.
+
+    `value` counts from 1 for PREDECESSOR and PARENT. For TIMESTAMP it is a moment in nanoseconds
+    since the epoch, and the step leads to the newest commit that is not younger.
+    """
+
+    kind: RelativeKind
+    value: int
+
+    def __str__(self) -> str:
+        if self.kind is not RelativeKind.TIMESTAMP:
+            return f"{self.kind.value}{self.value}"
+        if self.value > MAX_NANOS:  # Came in as milliseconds; ISO has no four digits for its year.
+            return f"*{self.value // _MILLI_NANOS}"
+        return f"*{instant_text(self.value)}"
+
+
+class RefSpec(Struct, frozen=True):
+    """A reference, or a commit, and the steps to take from there, in order.
+
+    Without a hash the steps start at the reference's head; without a name the commit is detached.
+    Who needs one of the two checks for it: a spec of steps alone is well formed.
+    """
+
+    name: str | None = None
+    hash: str | None = None
+    relatives: tuple[Relative, ...] = ()
+
+    def __str__(self) -> str:
+        at = "" if self.hash is None else f"@{self.hash}"
+        return f"{self.name or ''}{at}{''.join(map(str, self.relatives))}"
+
+
+def parse_ref_spec(text: str) -> RefSpec:
+    """Read `name`, `name@`, `name@hash` or `@hash`, each with any number of relative parts."""
+    found = _REF_SPEC.fullmatch(text)
+    if found is None:
+        raise BadRequest(REF_SPEC_RULE)
+    name, hash, steps = found.groups()
+    try:
+        if name:
+            check_reference_name(name)
+        hash = check_hash(hash) if hash else None
+    except BadRequest:
+        raise BadRequest(REF_SPEC_RULE) from None
+    relatives = _relatives(steps, REF_SPEC_RULE)
+    if not (name or hash or relatives):
+        raise BadRequest(
+            "Either name or commit ID with optional relative commit spec or both must be supplied"
+        )
+    return RefSpec(name or None, hash, relatives)
+
+
+def parse_hash_or_relative(text: str) -> RefSpec:
+    """Read a hash, relative parts, or both, where the name of the reference is said elsewhere."""
+    found = _HASH_OR_RELATIVE.fullmatch(text)
+    if found is None or not text:
+        raise BadRequest(HASH_OR_RELATIVE_RULE)
+    hash, steps = found.groups()
+    try:
+        hash = check_hash(hash) if hash else None
+    except BadRequest:
+        raise BadRequest(HASH_OR_RELATIVE_RULE) from None
+    return RefSpec(None, hash, _relatives(steps, HASH_OR_RELATIVE_RULE))
+
+
+def _relatives(text: str | None, rule: str) -> tuple[Relative, ...]:
+    steps: list[Relative] = []
+    position = 0
+    text = text or ""
+    while position < len(text):
+        found = _RELATIVE.match(text, position)
+        if found is None:
+            raise BadRequest(rule)
+        steps.append(_relative(RelativeKind(found[1]), found[2]))
+        position = found.end()
+    return tuple(steps)
+
+
+def _relative(kind: RelativeKind, text: str) -> Relative:
+    if kind is RelativeKind.TIMESTAMP:
+        if not text.isdigit():
+            return Relative(kind, parse_instant(text))
+        millis = _number(text, _MAX_MILLIS)
+        if millis is None:
+            raise BadRequest(
+                f"'{text}' are too many milliseconds: use an ISO time such as 2023-05-27T11:10:47Z"
+            )
+        return Relative(kind, millis * _MILLI_NANOS)
+    steps = _number(text, _MAX_STEPS)
+    if not steps:
+        raise BadRequest(f"Illegal value {text} for spec type {_JAVA_NAMES[kind]} ({kind.value})")
+    return Relative(kind, steps)
+
+
+def _number(text: str, most: int) -> int | None:
+    """The number, if it is one and not beyond `most`. Python refuses to read very long ones."""
+    digits = text.lstrip("0")
+    if not (text.isdigit() and len(digits) <= 19):
+        return None
+    number = int(digits or "0")
+    return number if number <= most else None

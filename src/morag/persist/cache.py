@@ -1,0 +1,78 @@
+"""One bounded cache for everything immutable, counted in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from morag.persist.objects import Commit, Index, IndexSegments, Value
+
+if TYPE_CHECKING:
+    from morag.backend.base import ObjId
+    from morag.persist.objects import Obj
+
+_OVERHEAD_BYTES: Final = 600  # What an object costs beside its data: structs, ids, the entry here.
+_STRIPE_BYTES: Final = 400
+_DECODED: Final = 5  # A decoded index takes about four times the bytes it was decoded from.
+
+
+class ObjectCache:
+    """Least recently used objects go first when the bytes run out.
+
+    Objects are immutable and found by their content, so an entry can be missing but never stale:
+    several servers need no word between their caches.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self._objs: OrderedDict[ObjId, tuple[Obj, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, id: ObjId) -> Obj | None:
+        entry = self._objs.get(id)
+        if entry is None:
+            return None
+        with suppress(KeyError):  # Evicted a moment ago; what we hold is as good as ever.
+            self._objs.move_to_end(id)
+        return entry[0]
+
+    def put(self, obj: Obj) -> None:
+        weight = weight_bytes(obj)
+        if weight > self.max_bytes:
+            return
+        with self._lock:
+            old = self._objs.pop(obj.id, None)
+            if old is not None:
+                self.bytes -= old[1]
+            self._objs[obj.id] = (obj, weight)
+            self.bytes += weight
+            while self.bytes > self.max_bytes:
+                _, (_, freed) = self._objs.popitem(last=False)
+                self.bytes -= freed
+
+    def clear(self) -> None:
+        with self._lock:
+            self._objs.clear()
+            self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._objs)
+
+
+def weight_bytes(obj: Obj) -> int:
+    """What the object takes in memory, with the decoded form that it will carry before long."""
+    match obj:
+        case Commit():
+            # The entries of successive incremental indexes are shared; their lists are not.
+            return _OVERHEAD_BYTES + 2 * len(obj.incremental) + _STRIPE_BYTES * len(obj.stripes)
+        case Index():
+            return _OVERHEAD_BYTES + _DECODED * len(obj.index)
+        case IndexSegments():
+            return _OVERHEAD_BYTES + _DECODED * len(obj.encoded)
+        case Value():
+            return _OVERHEAD_BYTES + len(obj.data)
+        case _:
+            return _OVERHEAD_BYTES

@@ -1,0 +1,100 @@
+"""The recipes of object ids, written out by hand: an id must outlive every codec.
+
+All ids are SHA-256 over the object type's name and some of its fields, without separators.
+Integers are little endian, and so are the two halves of a UUID, although the index stores the same
+UUID big endian.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from morag.backend.base import ObjId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Headers = tuple[tuple[str, tuple[str, ...]], ...]
+"""Names with their values, in the order in which they are stored and hashed."""
+
+NO_ANCESTOR: Final = ObjId(sha256(b"empty").digest())
+"""Where every history begins; it is never stored."""
+
+NO_CONTENT_ID: Final = bytes(16)
+"""Stands in an index entry for a content id that is not a UUID, or for none."""
+
+_REMOVE: Final = (2).to_bytes(4, "little")
+_ADD: Final = (1).to_bytes(4, "little")
+_PAYLOADS: Final = tuple(n.to_bytes(4, "little") for n in range(128))
+
+
+def value_id(content_id: str, payload: int, data: bytes) -> ObjId:
+    return _hash(b"VALUE", content_id.encode(), _PAYLOADS[payload], data)
+
+
+def ref_id(name: str, initial_pointer: ObjId, created_micros: int) -> ObjId:
+    return _hash(b"REF", name.encode(), initial_pointer, _long(created_micros))
+
+
+def unique_id(space: str, value: bytes) -> ObjId:
+    return _hash(b"UNIQUE", space.encode(), value)
+
+
+def index_id(index: bytes) -> ObjId:
+    return _hash(b"INDEX", index)
+
+
+def segments_id(stripes: Iterable[bytes]) -> ObjId:
+    """Each stripe is given as its first key, last key and segment id, joined."""
+    return _hash(b"INDEX_SEGMENTS", *stripes)
+
+
+def string_id(
+    content_type: str,
+    compression: str,
+    filename: str | None,
+    predecessors: Sequence[ObjId],
+    text: bytes,
+) -> ObjId:
+    mark = ord(compression).to_bytes(2, "little")
+    name = (filename or "").encode()
+    return _hash(b"STRING", content_type.encode(), mark, name, *predecessors, text)
+
+
+def tag_id(message: str | None, headers: Headers | None, signature: bytes | None) -> ObjId:
+    return _hash(b"TAG", (message or "").encode(), *hashed_headers(headers or ()), signature or b"")
+
+
+def commit_id(
+    parent: ObjId, message: str, headers: Headers, removes: Iterable[bytes], adds: Iterable[bytes]
+) -> ObjId:
+    """Merge parents, `seq` and times other than those in the headers are not part of the id."""
+    return _hash(b"COMMIT", parent, message.encode(), *hashed_headers(headers), *removes, *adds)
+
+
+def hashed_remove(key: bytes, payload: int, content_id: bytes) -> bytes:
+    return _REMOVE + _PAYLOADS[payload] + key + _uuid(content_id)
+
+
+def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> bytes:
+    return _ADD + key + _PAYLOADS[payload] + value + _uuid(content_id)
+
+
+def hashed_headers(headers: Headers) -> list[bytes]:
+    return [part.encode() for name, values in headers for part in (name, *values)]
+
+
+def _hash(*parts: bytes) -> ObjId:
+    return ObjId(sha256(b"".join(parts)).digest())
+
+
+def _long(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
+
+
+def _uuid(content_id: bytes) -> bytes:
+    """Nothing when there is none; else each big-endian half reversed."""
+    if content_id == NO_CONTENT_ID:
+        return b""
+    return content_id[7::-1] + content_id[:7:-1]

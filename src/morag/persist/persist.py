@@ -1,0 +1,222 @@
+"""Persist: the one door between typed objects and whichever backend is below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from morag.backend.base import AppliesAtOnce, KeepsRefLog, PreviousPointer, RefSwap
+from morag.errors import BadRequest, RepositoryCorrupt
+from morag.persist.cache import ObjectCache
+from morag.persist.codec import decode, encode
+from morag.persist.objects import Commit, Unique
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from morag.backend.base import Backend, LogRow, ObjId, Ref, Row
+    from morag.config import Settings
+    from morag.persist.objects import Obj
+
+T = TypeVar("T", bound="Obj")
+
+_FRESH_CACHE_BYTES = 32 * 1024 * 1024
+
+
+class ObjectMissing(RepositoryCorrupt):
+    """Objects that something points to are not stored."""
+
+    def __init__(self, ids: Sequence[ObjId]) -> None:
+        listed = ", ".join(f"'{id.hex()}'" for id in ids)
+        super().__init__(f"Object{'s' if len(ids) > 1 else ''} {listed} not found")
+        self.ids = tuple(ids)
+
+
+class Persist:
+    """Objects and refs of one repository."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        cache: ObjectCache,
+        settings: Settings,
+        clock_nanos: Callable[[], int],
+    ) -> None:
+        self._backend = backend
+        self._repo = settings.repository_id
+        self._cache = cache
+        self.settings = settings
+        self.clock_nanos = clock_nanos
+        self._staged: dict[ObjId, Obj] = {}
+        self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
+        self._log = backend if isinstance(backend, KeepsRefLog) else None
+
+    def now_micros(self) -> int:
+        return self.clock_nanos() // 1000
+
+    # Objects
+
+    def fetch(self, kind: type[T], id: ObjId) -> T:
+        obj = self._cache.get(id)
+        if obj is None:
+            return self.fetch_all(kind, [id])[0]
+        return _typed(kind, id, obj)
+
+    def fetch_all(self, kind: type[T], ids: Sequence[ObjId]) -> list[T]:
+        """The objects in the order asked for, read in one go as far as they are not cached."""
+        found: dict[ObjId, Obj] = {}
+        missing: list[ObjId] = []
+        for id in dict.fromkeys(ids):
+            obj = self._cache.get(id) or self._staged.get(id)
+            if obj is None:
+                missing.append(id)
+            else:
+                found[id] = obj
+        if missing:
+            rows = self._backend.read_rows(self._repo, missing)
+            lost = [id for id in missing if id not in rows]
+            if lost:
+                raise ObjectMissing(lost)
+            for id, row in rows.items():
+                obj = found[id] = decode(row)
+                self._cache.put(obj)
+        return [_typed(kind, id, found[id]) for id in ids]
+
+    def fetch_any(self, id: ObjId) -> Obj:
+        """An object whose kind depends on who wrote it."""
+        obj = self._cache.get(id) or self._staged.get(id)
+        if obj is None:
+            rows = self._backend.read_rows(self._repo, [id])
+            if id not in rows:
+                raise ObjectMissing([id])
+            obj = decode(rows[id])
+            self._cache.put(obj)
+        return obj
+
+    def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        """The rows as they are stored, past the cache: for those who check what is stored."""
+        return self._backend.read_rows(self._repo, ids)
+
+    def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
+        """Make the objects durable; return the ids that were new."""
+        rows = self._rows(objs)
+        return self._backend.insert_rows(self._repo, rows)
+
+    def publish(
+        self, objs: Sequence[Obj], ref: Ref, pointer: ObjId, log: Sequence[LogRow] = ()
+    ) -> Ref | None:
+        """Store the objects, then move `ref` to `pointer`. None if the ref is elsewhere by now.
+
+        Raises `UniqueTaken` if a Unique among the objects was claimed before; then nothing that
+        anybody could see has changed.
+        """
+        moved = self.moved(ref, pointer)
+        swap = RefSwap(ref.name, ref, moved)
+        rows = self._rows(objs)
+        uniques = frozenset(obj.id for obj in objs if type(obj) is Unique)
+        if self._apply is not None:
+            applied = self._apply(self._repo, rows, swap, log)
+            if not applied.swapped:
+                _claimed(uniques, applied.new)
+                return None
+        else:
+            _claimed(uniques, self._backend.insert_rows(self._repo, rows))
+            if not self._backend.swap_ref(self._repo, swap):
+                return None
+            self.append_log(log)
+        for obj in objs:
+            if type(obj) is not Unique:  # Claimed once, and never read again.
+                self._cache.put(obj)
+        return moved
+
+    def stage(self, objs: Iterable[Obj]) -> None:
+        """Make objects readable that are about to be published, until `unstage`."""
+        self._staged.update((obj.id, obj) for obj in objs)
+
+    def unstage(self, objs: Iterable[Obj]) -> None:
+        for obj in objs:
+            self._staged.pop(obj.id, None)
+
+    def afresh(self) -> Persist:
+        """The same repository with nothing remembered yet: for those who check what is stored."""
+        cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
+        return Persist(self._backend, cache, self.settings, self.clock_nanos)
+
+    def _rows(self, objs: Iterable[Obj]) -> list[Row]:
+        now = self.now_micros()
+        rows = [encode(obj, now) for obj in objs]
+        limit = self.settings.max_object_bytes
+        for row in rows:
+            if len(row.data) > limit:
+                raise BadRequest(
+                    f"An object of {len(row.data)} bytes is larger than the store allows "
+                    f"({limit}); split the commit into smaller ones"
+                )
+        return rows
+
+    # References
+
+    def refs(self, names: Sequence[str]) -> dict[str, Ref]:
+        return self._backend.read_refs(self._repo, names)
+
+    def ref(self, name: str) -> Ref | None:
+        return self._backend.read_refs(self._repo, [name]).get(name)
+
+    def swap_ref(
+        self, name: str, expected: Ref | None, new: Ref | None, log: Sequence[LogRow] = ()
+    ) -> bool:
+        """Create, move or delete a ref, and tell the ref-log if it worked."""
+        swap = RefSwap(name, expected, new)
+        if self._apply is not None and log:
+            return self._apply(self._repo, (), swap, log).swapped
+        swapped = self._backend.swap_ref(self._repo, swap)
+        if swapped:
+            self.append_log(log)
+        return swapped
+
+    def moved(self, ref: Ref, pointer: ObjId) -> Ref:
+        """The ref after it moved, remembering where it was for a while."""
+        if pointer == ref.pointer:
+            return ref
+        now = self.now_micros()
+        oldest = now - self.settings.previous_heads_seconds * 1_000_000
+        kept = [p for p in ref.previous if p.until_micros >= oldest]
+        kept.insert(0, PreviousPointer(ref.pointer, now))
+        previous = tuple(kept[: self.settings.previous_heads_count])
+        return msgspec.structs.replace(ref, pointer=pointer, previous=previous)
+
+    # The ref-log
+
+    def append_log(self, rows: Sequence[LogRow]) -> None:
+        if self._log is not None and rows:
+            self._log.append_log(self._repo, rows)
+
+    def read_log(self, before: bytes | None, limit: int) -> list[LogRow]:
+        return [] if self._log is None else self._log.read_log(self._repo, before, limit)
+
+
+class UniqueTaken(Exception):
+    """A value that must be used once was in use already."""
+
+    def __init__(self, ids: frozenset[ObjId]) -> None:
+        super().__init__(f"{len(ids)} unique values are taken")
+        self.ids = ids
+
+
+def _claimed(uniques: frozenset[ObjId], new: frozenset[ObjId]) -> None:
+    taken = uniques - new
+    if taken:
+        raise UniqueTaken(taken)
+
+
+def _typed(kind: type[T], id: ObjId, obj: Obj) -> T:
+    if not isinstance(obj, kind):
+        raise RepositoryCorrupt(
+            f"Object {id.hex()} is a {type(obj).__name__}, not a {kind.__name__}"
+        )
+    if kind is Commit and obj.incomplete:  # type: ignore[union-attr]
+        raise RepositoryCorrupt(
+            f"Commit {id.hex()} is incomplete: its import was cut short; import it again"
+        )
+    return obj

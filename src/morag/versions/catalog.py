@@ -1,0 +1,144 @@
+"""What is on a commit: single contents, listings, and differences to another commit."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from morag.errors import ContentNotFound
+from morag.index.diff import diff
+from morag.index.keys import KeyRange, content_key, contents_range, store_key
+from morag.index.layered import index_of
+from morag.index.ops import payload_of, value_of
+from morag.model.content import TYPE_NAMES
+from morag.model.listed import Diff, Entry
+from morag.persist.objects import Value
+from morag.versions.contents import content_of_value
+from morag.versions.entries import content_id_text
+from morag.versions.listing import Listing, key_token, token_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.model.content import Content
+    from morag.model.keys import ContentKey
+    from morag.model.refspecs import RefSpec
+    from morag.persist.persist import Persist
+    from morag.versions.resolve import Resolver
+
+_VALUES_AT_ONCE: Final = 100
+
+
+class Catalog:
+    def __init__(self, persist: Persist, resolver: Resolver) -> None:
+        self._persist = persist
+        self._resolver = resolver
+
+    def get(self, at: str | RefSpec, key: ContentKey) -> Content:
+        found = self.get_all(at, [key])
+        if key not in found:
+            raise ContentNotFound(f"Could not find content for key '{key}' in reference '{at}'.")
+        return found[key]
+
+    def get_all(self, at: str | RefSpec, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
+        """The contents of those keys that exist, in the order asked for."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        wanted = {key: store_key(key) for key in keys}
+        index.preload(wanted.values())
+        ops = {key: op for key, raw in wanted.items() if (op := index.get(raw)) is not None}
+        return dict(zip(ops, self._contents(ops.values()), strict=True))
+
+    def keys(
+        self,
+        at: str | RefSpec,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        token: str | None = None,
+    ) -> Listing[ContentKey]:
+        """Only the keys, which is the fastest way to see what there is."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        range = _from_token(contents_range(min_key, max_key, prefix), token)
+        keys = (key for raw, _ in index.items(range) if (key := content_key(raw)) is not None)
+        return Listing(keys, lambda key: key_token(store_key(key)))
+
+    def entries(
+        self,
+        at: str | RefSpec,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        keys: Sequence[ContentKey] = (),
+        with_content: bool = False,
+        token: str | None = None,
+    ) -> Listing[Entry]:
+        """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        range = _from_token(contents_range(min_key, max_key, prefix, keys), token)
+        found = (
+            (key, op)
+            for raw, op in index.items(range)
+            if (key := content_key(raw)) is not None and (not keys or key in keys)
+        )
+        return Listing(self._entries(found, with_content), _entry_token)
+
+    def diff(
+        self,
+        before: str | RefSpec,
+        after: str | RefSpec,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        keys: Sequence[ContentKey] = (),
+        token: str | None = None,
+    ) -> Listing[Diff]:
+        """What changed from one commit to the other, in key order."""
+        one = index_of(self._persist, self._resolver.resolve(before).commit)
+        other = index_of(self._persist, self._resolver.resolve(after).commit)
+        range = _from_token(contents_range(min_key, max_key, prefix, keys), token)
+        found = (
+            (key, was, now)
+            for raw, was, now in diff(one, other, range)
+            if (key := content_key(raw)) is not None and (not keys or key in keys)
+        )
+        return Listing(self._diffs(found), lambda item: key_token(store_key(item.key)))
+
+    def _entries(
+        self, found: Iterator[tuple[ContentKey, bytes]], with_content: bool
+    ) -> Iterator[Entry]:
+        if not with_content:
+            for key, op in found:
+                yield Entry(key, TYPE_NAMES[payload_of(op)], content_id_text(self._persist, op))
+            return
+        while batch := list(islice(found, _VALUES_AT_ONCE)):
+            contents = self._contents(op for _, op in batch)
+            for (key, op), content in zip(batch, contents, strict=True):
+                yield Entry(key, TYPE_NAMES[payload_of(op)], content.id or "", content)
+
+    def _diffs(
+        self, found: Iterator[tuple[ContentKey, bytes | None, bytes | None]]
+    ) -> Iterator[Diff]:
+        while batch := list(islice(found, _VALUES_AT_ONCE)):
+            ops = [op for _, was, now in batch for op in (was, now) if op is not None]
+            contents = self._contents(ops)
+            for key, was, now in batch:
+                yield Diff(
+                    key,
+                    None if was is None else next(contents),
+                    None if now is None else next(contents),
+                )
+
+    def _contents(self, ops: Iterable[bytes]) -> Iterator[Content]:
+        values = self._persist.fetch_all(Value, [value_of(op) for op in ops])
+        return map(content_of_value, values)
+
+
+def _entry_token(entry: Entry) -> str:
+    return key_token(store_key(entry.key))
+
+
+def _from_token(range: KeyRange, token: str | None) -> KeyRange:
+    return range.within(KeyRange(token_key(token))) if token else range

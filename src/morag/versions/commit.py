@@ -1,0 +1,274 @@
+"""Committing: one client's operations, tried on whatever the head of the branch is by then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from morag.errors import BadRequest, ReferenceNotFound
+from morag.index.keys import store_key
+from morag.index.layered import index_of
+from morag.index.ops import content_id_of, payload_of, value_of
+from morag.logic import history
+from morag.logic.commits import Add, CommitConflicts, Draft, Remove, Unmoved, build_commit
+from morag.logic.reflog import RefOperation
+from morag.model.content import PAYLOADS, TYPE_NAMES, check_content
+from morag.model.keys import ContentKey, check_key
+from morag.model.operations import Delete, Put, Unchanged
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Unique
+from morag.versions.contents import value_of_content
+from morag.versions.entries import (
+    content_id_text,
+    reference_conflict,
+    uuid_text,
+)
+from morag.versions.lanes import Attempt
+from morag.versions.metas import headers_of
+from morag.versions.namespaces import check_namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.index.layered import CommitIndex
+    from morag.model.content import Content
+    from morag.model.meta import CommitMeta
+    from morag.model.operations import Operation
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+
+class CommitResult(Struct, frozen=True):
+    """`added` has the content id of each key that is new."""
+
+    hash: str
+    added: dict[ContentKey, str]
+
+
+class CommitRequest:
+    """Validated once; built anew for every head that it meets.
+
+    Content ids that it had to make up stay with it, so that a retry stores no second set of values.
+    """
+
+    operation: ClassVar = RefOperation.COMMIT
+    shares_batch: ClassVar = True
+
+    def __init__(
+        self,
+        persist: Persist,
+        branch: str,
+        operations: Sequence[Operation],
+        meta: CommitMeta,
+        expected: ObjId | None,
+        new_uuid: Callable[[], bytes],
+    ) -> None:
+        self._persist = persist
+        self._branch = branch
+        self.who = meta.committer or ""
+        self._headers = headers_of(meta)
+        self._message = meta.message
+        self._expected = expected
+        self._new_uuid = new_uuid
+        self._operations = [(store_key(op.key), op) for op in checked(operations)]
+        self._made_ids: dict[ContentKey, bytes] = {}
+
+    def attempt(self, head: Commit | None) -> Attempt:
+        steps = _Steps(self._persist, self._expected_index(head), self._made_id)
+        for key, operation in self._operations:
+            if isinstance(operation, Delete):
+                steps.delete(key, operation)
+        for key, operation in self._operations:
+            if isinstance(operation, Put):
+                steps.put(key, operation)
+            elif isinstance(operation, Unchanged) and self._expected not in (None, _id(head)):
+                steps.unchanged(key)
+        head_index = index_of(self._persist, head)
+        if self._persist.settings.namespace_validation:
+            check_namespaces(head_index, steps.created, steps.deleted)
+        draft = Draft(
+            message=self._message,
+            headers=self._headers,
+            removes=steps.removes,
+            unmoved=steps.unmoved,
+            adds=steps.adds,
+        )
+        try:
+            built = build_commit(self._persist, head, draft)
+        except CommitConflicts as found:
+            raise reference_conflict(found.conflicts) from None
+        uniques = [Unique("content-id", id) for id in steps.made.values()]
+        objects: list[Obj] = [*uniques, *steps.values, *built.indexes, built.commit]
+        added = {key: uuid_text(id) for key, id in steps.made.items()}
+        return Attempt((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
+
+    def forget(self, taken: frozenset[ObjId]) -> None:
+        """Another content has one of our ids already: make up new ones."""
+        self._made_ids = {
+            key: id
+            for key, id in self._made_ids.items()
+            if Unique("content-id", id).id not in taken
+        }
+
+    def _made_id(self, key: ContentKey) -> bytes:
+        id = self._made_ids.get(key)
+        if id is None:
+            id = self._made_ids[key] = self._new_uuid()
+        return id
+
+    def _expected_index(self, head: Commit | None) -> CommitIndex:
+        """What the client saw: the state at the expected hash, which must be on the branch."""
+        if self._expected is None or self._expected == _id(head):
+            return index_of(self._persist, head)
+        expected = expected_commit(self._persist, self._branch, head, self._expected)
+        return index_of(self._persist, expected)
+
+
+def expected_commit(
+    persist: Persist, branch: str, head: Commit | None, expected: ObjId
+) -> Commit | None:
+    """The commit a client expects on the branch. None is the beginning, which every branch has."""
+    if expected == _id(head):
+        return head
+    if expected == NO_ANCESTOR:
+        return None
+    try:
+        commit = history.find_commit(persist, expected)
+    except ReferenceNotFound:
+        commit = None
+    if commit is None or not history.is_first_ancestor(persist, head, commit):
+        raise ReferenceNotFound.commit_on(branch, expected.hex())
+    return commit
+
+
+def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Refuse operations that cannot be right on any head."""
+    if not operations:
+        raise BadRequest("A commit needs at least one operation")
+    seen: dict[ContentKey, Operation] = {}
+    for operation in operations:
+        check_key(operation.key)
+        if isinstance(operation, Put):
+            check_content(operation.content)
+            if operation.expected_content is not None:
+                check_content(operation.expected_content)
+        before = seen.get(operation.key)
+        if before is not None and not (
+            isinstance(before, Delete)
+            and isinstance(operation, Put)
+            and operation.content.id is None
+        ):
+            raise BadRequest(f"Duplicate key in commit operations: {operation.key}")
+        seen[operation.key] = operation
+    return operations
+
+
+class _Steps:
+    """The operations in terms of index entries, as the client's expected state explains them."""
+
+    def __init__(
+        self, persist: Persist, expected: CommitIndex, made_id: Callable[[ContentKey], bytes]
+    ) -> None:
+        self._persist = persist
+        self._expected = expected
+        self._made_id = made_id
+        self._deleted_ids: dict[str, bytes] = {}
+        self._used_ids: set[str] = set()
+        self.removes: list[Remove] = []
+        self.unmoved: list[Unmoved] = []
+        self.adds: list[Add] = []
+        self.values: list[Obj] = []
+        self.made: dict[ContentKey, bytes] = {}
+        self.created: dict[ContentKey, int] = {}
+        self.deleted: dict[ContentKey, int] = {}
+
+    def delete(self, key: bytes, operation: Delete) -> None:
+        op = self._expected.get(key)
+        if op is None:
+            self.removes.append(Remove(key, 0, NO_ANCESTOR))
+            return
+        self._deleted_ids[content_id_text(self._persist, op)] = op
+        self.deleted[operation.key] = payload_of(op)
+        self.removes.append(Remove(key, payload_of(op), value_of(op), content_id_of(op)))
+
+    def unchanged(self, key: bytes) -> None:
+        op = self._expected.get(key)
+        if op is None:
+            self.unmoved.append(Unmoved(key, 0, NO_ANCESTOR))
+        else:
+            self.unmoved.append(Unmoved(key, payload_of(op), value_of(op), content_id_of(op)))
+
+    def put(self, key: bytes, operation: Put) -> None:
+        content = operation.content
+        existing = self._expected.get(key)
+        if content.id is None:
+            if existing is not None and operation.key not in self.deleted:
+                raise BadRequest(
+                    f"New value to update existing key '{operation.key}' has no content ID"
+                )
+            self._create(key, operation)
+        elif existing is not None:
+            self._update(key, operation, existing, content.id)
+        else:
+            self._rename(key, operation, content.id)
+
+    def _create(self, key: bytes, operation: Put) -> None:
+        id = self._made_id(operation.key)
+        self.made[operation.key] = id
+        content = msgspec.structs.replace(operation.content, id=uuid_text(id))
+        self._add(key, operation, content, id, None)
+        self.created[operation.key] = PAYLOADS[type(content)]
+
+    def _update(self, key: bytes, operation: Put, existing: bytes, id: str) -> None:
+        known = content_id_text(self._persist, existing)
+        if known != id:
+            raise BadRequest(
+                f"Key '{operation.key}' already exists with content ID {known}, which is "
+                f"different from the content ID {id} in the operation"
+            )
+        _check_same_type(operation, existing)
+        self._add(key, operation, operation.content, content_id_of(existing), value_of(existing))
+
+    def _rename(self, key: bytes, operation: Put, id: str) -> None:
+        source = self._deleted_ids.pop(id, None)
+        if source is None:
+            raise BadRequest(f"New value for key '{operation.key}' must not have a content ID")
+        _check_same_type(operation, source)
+        self._add(key, operation, operation.content, content_id_of(source), None, renamed=True)
+        self.created[operation.key] = payload_of(source)
+
+    def _add(
+        self,
+        key: bytes,
+        operation: Put,
+        content: Content,
+        content_id: bytes,
+        expected: ObjId | None,
+        renamed: bool = False,
+    ) -> None:
+        assert content.id is not None, "content without an id is created, and gets one"
+        if content.id in self._used_ids:
+            raise BadRequest(f"Duplicate content ID: {content.id} for key: {operation.key}")
+        self._used_ids.add(content.id)
+        if operation.expected_content is not None:
+            expected = value_of_content(operation.expected_content).id
+        value = value_of_content(content)
+        self.values.append(value)
+        self.adds.append(Add(key, value.payload, value.id, content_id, expected, renamed))
+
+
+def _check_same_type(operation: Put, existing: bytes) -> None:
+    payload = PAYLOADS[type(operation.content)]
+    if payload != payload_of(existing):
+        was = TYPE_NAMES.get(payload_of(existing), "unknown")
+        raise BadRequest(
+            f"Key '{operation.key}' holds content of type {was}, which cannot become "
+            f"{TYPE_NAMES[payload]}; delete it and put the new content without an ID"
+        )
+
+
+def _id(commit: Commit | None) -> ObjId:
+    return NO_ANCESTOR if commit is None else commit.id

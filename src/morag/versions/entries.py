@@ -1,0 +1,61 @@
+"""Index entries in the words of this floor: content keys, content ids, conflicts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from morag.errors import ReferenceConflict
+from morag.index.keys import content_key, key_text
+from morag.index.ops import content_id_of, value_of
+from morag.model.conflicts import Conflict, ConflictType
+from morag.persist.ids import NO_CONTENT_ID
+from morag.persist.objects import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.logic.commits import KeyConflict
+    from morag.persist.persist import Persist
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+_MESSAGES: Final = {
+    ConflictType.KEY_EXISTS: "{} already exists",
+    ConflictType.KEY_DOES_NOT_EXIST: "{} does not exist",
+    ConflictType.PAYLOAD_DIFFERS: ("payload of existing and expected content for {} are different"),
+    ConflictType.CONTENT_ID_DIFFERS: (
+        "content IDs of existing and expected content for {} are different"
+    ),
+    ConflictType.VALUE_DIFFERS: "values of existing and expected content for {} are different",
+}
+
+
+def content_id_bytes(content_id: str) -> bytes:
+    """A content id as an index holds it: only UUIDs fit, in their usual spelling."""
+    if _UUID.fullmatch(content_id) is None:
+        return NO_CONTENT_ID
+    return bytes.fromhex(content_id.replace("-", ""))
+
+
+def content_id_text(persist: Persist, op: bytes) -> str:
+    """The content id of an entry. One that is no UUID is only in the value."""
+    id = content_id_of(op)
+    if id == NO_CONTENT_ID:
+        return persist.fetch(Value, value_of(op)).content_id
+    return uuid_text(id)
+
+
+def uuid_text(id: bytes) -> str:
+    h = id.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def conflict_of(found: KeyConflict) -> Conflict:
+    key = content_key(found.key)
+    named = f"store-key '{key_text(found.key)}'" if key is None else f"key '{key}'"
+    return Conflict(found.type, key, _MESSAGES[found.type].format(named))
+
+
+def reference_conflict(found: Sequence[KeyConflict]) -> ReferenceConflict:
+    return ReferenceConflict.of([conflict_of(conflict) for conflict in found])

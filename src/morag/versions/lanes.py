@@ -1,0 +1,268 @@
+"""Lanes: one queue per branch, so that many commits cost one write.
+
+Whoever finds a lane idle drives it. The driver takes what waits, in order, applies one request
+after the other on the head in memory, writes all new objects at once and moves the reference once.
+A request that conflicts fails alone. While a batch is being written, the next one gathers; its
+first request drives next. First come, first served: a large commit is never overtaken by small
+ones. Between servers the swap of the reference decides, as ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+
+from morag.errors import ReferenceNotFound, RetriesExhausted, StoreBusy
+from morag.logic import history
+from morag.model.names import full_name
+from morag.persist.objects import Commit, Obj, Unique
+from morag.persist.persist import UniqueTaken
+
+if TYPE_CHECKING:
+    from morag.backend.base import ObjId, Ref
+    from morag.logic.references import References
+    from morag.logic.reflog import RefLog, RefOperation
+    from morag.logic.retry import Retries
+    from morag.persist.persist import Persist
+
+
+class Attempt(Struct, frozen=True):
+    """What a request would do to the head it was given: nothing, if there are no commits."""
+
+    commits: tuple[Commit, ...]
+    objects: Sequence[Obj]
+    result: Any
+
+
+class Request(Protocol):
+    """A change of a branch that can be tried on any head."""
+
+    @property
+    def operation(self) -> RefOperation: ...
+
+    @property
+    def who(self) -> str: ...
+
+    @property
+    def shares_batch(self) -> bool:
+        """Whether it may move the reference together with its neighbours, as one move."""
+        ...
+
+    def attempt(self, head: Commit | None) -> Attempt: ...
+
+    def forget(self, taken: frozenset[ObjId]) -> None: ...
+
+
+class Ticket:
+    """A request in a lane, and in the end what became of it."""
+
+    __slots__ = ("_result", "_turn", "done", "failure", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.done = False
+        self.failure: BaseException | None = None
+        self._result: Any = None
+        self._turn = Lock()
+        self._turn.acquire()
+
+    def succeed(self, result: Any) -> None:
+        self._result = result
+        self.done = True
+
+    def fail(self, failure: BaseException) -> None:
+        self.failure = failure
+        self.done = True
+
+    def wake(self) -> None:
+        """It is done, or it is this ticket's turn to drive."""
+        self._turn.release()
+
+    def wait(self) -> None:
+        self._turn.acquire()
+
+    def result(self) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        return self._result
+
+
+class Lane:
+    """The queue of one branch in this process."""
+
+    def __init__(self, writer: BatchWriter, branch: str, batch: int) -> None:
+        self._writer = writer
+        self._branch = branch
+        self._batch = batch
+        self._waiting: deque[Ticket] = deque()
+        self._driven = False
+        self._lock = Lock()
+
+    def run(self, request: Request) -> Any:
+        """Have the request carried out, by whoever drives. Returns when it is durable."""
+        ticket = Ticket(request)
+        if not self.join([ticket]):
+            ticket.wait()
+        if not ticket.done:
+            self.drive(ticket)
+        return ticket.result()
+
+    def join(self, tickets: Sequence[Ticket]) -> bool:
+        """Queue up. True if the lane was idle: the caller must now drive it."""
+        with self._lock:
+            self._waiting.extend(tickets)
+            idle, self._driven = not self._driven, True
+            return idle
+
+    def drive(self, until: Ticket) -> None:
+        """Carry out batches until the given ticket is done, then hand over to the next in line."""
+        while not until.done:
+            with self._lock:
+                batch = self._next_batch()
+            try:
+                self._writer.write(self._branch, batch)
+            except BaseException as failure:  # noqa: BLE001 - goes to those who wait for it.
+                for ticket in batch:
+                    ticket.fail(failure)
+            for ticket in batch:
+                if ticket is not until:
+                    ticket.wake()
+        with self._lock:
+            self._driven = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].wake()
+
+    def _next_batch(self) -> list[Ticket]:
+        batch = [self._waiting.popleft()]
+        while (
+            self._waiting
+            and len(batch) < self._batch
+            and batch[0].request.shares_batch
+            and self._waiting[0].request.shares_batch
+        ):
+            batch.append(self._waiting.popleft())
+        return batch
+
+
+class BatchWriter:
+    """Writes batches: the only place where a branch moves forward."""
+
+    def __init__(
+        self, persist: Persist, references: References, ref_log: RefLog, retries: Retries
+    ) -> None:
+        self._persist = persist
+        self._references = references
+        self._ref_log = ref_log
+        self._retries = retries
+
+    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
+        """Settle every ticket of the batch."""
+        name = full_name("BRANCH", branch)
+        pending: BaseException | None = None
+        retrying = False
+        try:
+            for _ in self._retries.attempts(batch[0].request.operation.value.lower()):
+                ref = self._references.find(name)
+                if ref is None:
+                    raise ReferenceNotFound.named(branch)
+                try:
+                    if self._write_once(ref, batch, retrying):
+                        return
+                except UniqueTaken as taken:
+                    for ticket in batch:
+                        ticket.request.forget(taken.ids)
+                except StoreBusy as busy:
+                    pending = busy
+                retrying = True
+        except RetriesExhausted as exhausted:
+            raise exhausted from pending
+
+    def _write_once(self, ref: Ref, batch: Sequence[Ticket], retrying: bool) -> bool:
+        """False if another server moved the reference: the batch is to be tried on the new head."""
+        head = history.head_commit(self._persist, ref.pointer)
+        outcomes: list[tuple[Ticket, Attempt | Exception]] = []
+        objects: list[Obj] = []
+        commits: list[Commit] = []
+        try:
+            for ticket in batch:
+                try:
+                    attempt = ticket.request.attempt(head)
+                except Exception as failure:  # noqa: BLE001 - likewise.
+                    outcomes.append((ticket, failure))
+                    continue
+                outcomes.append((ticket, attempt))
+                if attempt.commits:
+                    # The next request builds on this commit, which nobody else can read yet.
+                    self._persist.stage(attempt.objects)
+                    objects += attempt.objects
+                    commits += attempt.commits
+                    head = attempt.commits[-1]
+            if commits and not self._publish(ref, batch, commits, objects, retrying):
+                return False
+        finally:
+            self._persist.unstage(objects)
+        for ticket, outcome in outcomes:
+            if isinstance(outcome, Attempt):
+                ticket.succeed(outcome.result)
+            else:
+                ticket.fail(outcome)
+        return True
+
+    def _publish(
+        self,
+        ref: Ref,
+        batch: Sequence[Ticket],
+        commits: Sequence[Commit],
+        objects: list[Obj],
+        retrying: bool,
+    ) -> bool:
+        if retrying:
+            objects = self._without_own_claims(objects)
+        last = commits[-1]
+        who = ", ".join(dict.fromkeys(t.request.who for t in batch if t.request.who))
+        operation = batch[0].request.operation
+        line = self._ref_log.line(ref.name, operation, ref.pointer, last.id, who, len(commits))
+        try:
+            if self._persist.publish(objects, ref, last.id, [line]) is not None:
+                return True
+        except UniqueTaken:
+            raise
+        except Exception:
+            # The reply is lost, but perhaps not the deed.
+            if self._is_published(ref.name, last):
+                return True
+            raise
+        return self._is_published(ref.name, last)
+
+    def _is_published(self, name: str, commit: Commit) -> bool:
+        """Whether the commit is on the branch by now, perhaps with others on top."""
+        now = self._persist.ref(name)
+        return now is not None and history.was_published(self._persist, commit, now.pointer)
+
+    def _without_own_claims(self, objects: list[Obj]) -> list[Obj]:
+        """A claim that an earlier try of ours has stored must not stand in our way now."""
+        uniques = [obj.id for obj in objects if isinstance(obj, Unique)]
+        stored = self._persist.find(uniques) if uniques else {}
+        return [obj for obj in objects if obj.id not in stored]
+
+
+class Lanes:
+    """The lanes of all branches, each there for as long as somebody uses it."""
+
+    def __init__(self, writer: BatchWriter, batch: int) -> None:
+        self._writer = writer
+        self._batch = batch
+        self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+        self._lock = Lock()
+
+    def lane(self, branch: str) -> Lane:
+        with self._lock:
+            lane = self._lanes.get(branch)
+            if lane is None:
+                lane = self._lanes[branch] = Lane(self._writer, branch, self._batch)
+            return lane

@@ -1,0 +1,115 @@
+"""The history of a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.index.keys import content_key
+from morag.index.layered import index_of
+from morag.index.ops import exists, value_of
+from morag.logic import history
+from morag.logic.consistency import check_commit
+from morag.model.listed import LogEntry
+from morag.model.names import check_hash
+from morag.model.operations import Delete, Put
+from morag.persist.objects import Value
+from morag.versions.contents import content_of_value
+from morag.versions.listing import Listing
+from morag.versions.metas import meta_of
+from morag.versions.resolve import object_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from morag.backend.base import ObjId
+    from morag.logic.consistency import CommitStatus
+    from morag.model.refspecs import RefSpec
+    from morag.persist.objects import Commit
+    from morag.persist.persist import Persist
+    from morag.versions.resolve import Resolver
+
+
+class History:
+    def __init__(self, persist: Persist, resolver: Resolver) -> None:
+        self._persist = persist
+        self._resolver = resolver
+
+    def log(
+        self,
+        at: str | RefSpec,
+        *,
+        until: str | None = None,
+        with_operations: bool = False,
+        token: str | None = None,
+    ) -> Listing[LogEntry]:
+        """The commit and its first parents, newest first, down to the hash `until`, inclusive."""
+        commits = history.log(self._persist, self._start(at, token))
+        entries = (
+            self._entry(commit, with_operations) for commit in _down_to(commits, _hash(until))
+        )
+        return Listing(entries, lambda entry: entry.meta.hash or "")
+
+    def hashes(
+        self, at: str | RefSpec, *, until: str | None = None, token: str | None = None
+    ) -> Listing[str]:
+        """Only the hashes, at a twentieth of the reads."""
+        limit = _hash(until)
+        ids = history.log_ids(self._persist, self._start(at, token))
+        return Listing(_hashes_down_to(ids, limit), str)
+
+    def merge_base(self, one: str | RefSpec, other: str | RefSpec) -> str | None:
+        """The hash of the best common ancestor over all parents."""
+        left, right = self._resolver.resolve(one).commit, self._resolver.resolve(other).commit
+        if left is None or right is None:
+            return None
+        base = history.merge_base(self._persist, left, right)
+        return None if base is None else base.id.hex()
+
+    def check(self, at: str | RefSpec) -> CommitStatus:
+        """Verify everything that the commit needs, and name what is missing or damaged."""
+        spec_id = self._check_id(at)
+        return check_commit(self._persist, spec_id)
+
+    def _check_id(self, at: str | RefSpec) -> ObjId:
+        """The id to check. The commit itself may be unreadable, so a plain reference is enough."""
+        if isinstance(at, str) and not set(at) & set("@~^*"):
+            return self._resolver.named(at)[1].pointer
+        return self._resolver.resolve(at).id
+
+    def _start(self, at: str | RefSpec, token: str | None) -> ObjId:
+        if token:
+            return object_id(check_hash(token))
+        return self._resolver.resolve(at).id
+
+    def _entry(self, commit: Commit, with_operations: bool) -> LogEntry:
+        operations = tuple(self._operations(commit)) if with_operations else None
+        return LogEntry(meta_of(commit), commit.parent.hex(), operations)
+
+    def _operations(self, commit: Commit) -> Iterator[Put | Delete]:
+        done = list(index_of(self._persist, commit).operations())
+        values = iter(
+            self._persist.fetch_all(Value, [value_of(op) for _, op in done if exists(op)])
+        )
+        for raw, op in done:
+            key = content_key(raw)
+            content = content_of_value(next(values)) if exists(op) else None
+            if key is not None:
+                yield Delete(key) if content is None else Put(key, content)
+
+
+def _down_to(commits: Iterator[Commit], last: str | None) -> Iterator[Commit]:
+    for commit in commits:
+        yield commit
+        if commit.id.hex() == last:
+            return
+
+
+def _hashes_down_to(ids: Iterator[ObjId], last: str | None) -> Iterator[str]:
+    for id in ids:
+        yield id.hex()
+        if id.hex() == last:
+            return
+
+
+def _hash(text: str | None) -> str | None:
+    return None if text is None else check_hash(text)

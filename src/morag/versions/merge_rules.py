@@ -1,0 +1,247 @@
+"""What merges and transplants share: the changes of a source, under the client's rules per key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.errors import BadRequest, ReferenceConflict
+from morag.index.keys import content_key
+from morag.index.ops import content_id_of, exists, payload_of, value_of
+from morag.logic.commits import Add, Draft, KeyConflict, Remove, Resolution, build_commit
+from morag.model.conflicts import Conflict, ConflictType
+from morag.model.content import NAMESPACE_PAYLOAD, check_content
+from morag.model.merging import MergeBehavior, MergedKey, MergeKey
+from morag.versions.contents import value_of_content
+from morag.versions.entries import conflict_of, content_id_text
+from morag.versions.metas import headers_of
+from morag.versions.namespaces import check_namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.index.diff import Difference
+    from morag.index.layered import CommitIndex
+    from morag.logic.commits import BuiltCommit
+    from morag.model.keys import ContentKey
+    from morag.model.meta import CommitMeta
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+
+class MergeRules:
+    """The client's wishes, checked once."""
+
+    def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior) -> None:
+        self._keys: dict[ContentKey, MergeKey] = {}
+        self._default = default
+        for rule in keys:
+            if rule.key in self._keys:
+                raise BadRequest(f"Key '{rule.key}' has more than one merge behavior")
+            _check_rule(rule)
+            self._keys[rule.key] = rule
+
+    def of(self, key: ContentKey) -> MergeKey:
+        return self._keys.get(key) or MergeKey(key, self._default)
+
+    def check_used(self, touched: Iterable[ContentKey], added: Iterable[ContentKey]) -> None:
+        """A rule for a key that the merge does not touch is a mistake, and says so."""
+        unused = [str(key) for key in self._keys.keys() - set(touched)]
+        if unused:
+            raise BadRequest(
+                "Not all merge key behaviors specified in the request have been used. "
+                f"The following keys were not used: [{', '.join(sorted(unused))}]"
+            )
+        for key in self._keys.keys() - set(added):
+            if self._keys[key].resolved_content is not None:
+                raise BadRequest(
+                    f"The merge behavior for key {key} has an unused resolvedContent attribute."
+                )
+
+
+class SourceChanges:
+    """What a source did between two of its states, ready to be done to a target.
+
+    A rename is one change: a content that leaves one key and turns up under another. It moves as a
+    whole, and if either half is to be dropped, both are.
+    """
+
+    def __init__(
+        self,
+        persist: Persist,
+        differences: Iterable[Difference],
+        rules: MergeRules,
+        details: dict[ContentKey, MergedKey],
+        *,
+        drop_always: bool,
+    ) -> None:
+        self._persist = persist
+        self._rules = rules
+        self._details = details
+        self.removes: list[Remove] = []
+        self.adds: list[Add] = []
+        self.values: list[Obj] = []
+        self.touched: set[ContentKey] = set()
+        self.added: set[ContentKey] = set()
+        changes = [(_content_key(key), key, was, now) for key, was, now in differences]
+        renames = _renames(persist, ((key, was, now) for _, key, was, now in changes))
+        partners = {new: old for old, new in renames.items()} | renames
+        dropped = {
+            raw
+            for key, raw, _, _ in changes
+            if rules.of(key).merge_behavior is MergeBehavior.DROP
+            and (drop_always or raw in partners)
+        }
+        dropped |= {partners[raw] for raw in dropped if raw in partners}
+        for key, raw, was, now in changes:
+            self.touched.add(key)
+            if raw in dropped:
+                details[key] = MergedKey(key, MergeBehavior.DROP)
+            else:
+                self._take(key, raw, was, now, renamed=raw in renames.values())
+
+    def build(
+        self,
+        parent: Commit | None,
+        meta: CommitMeta,
+        merge_parents: tuple[ObjId, ...] = (),
+    ) -> BuiltCommit:
+        """The commit on top of `parent`. Conflicts go to the details, and stop nothing here."""
+        draft = Draft(
+            message=meta.message,
+            headers=headers_of(meta),
+            removes=self.removes,
+            adds=self.adds,
+            merge_parents=merge_parents,
+        )
+        conflicting: set[bytes] = set()
+
+        def resolve(conflict: KeyConflict) -> Resolution:
+            conflicting.add(conflict.key)
+            return self._resolve(conflict)
+
+        built = build_commit(self._persist, parent, draft, resolve)
+        changed = {c.key for c in self.removes} | {c.key for c in self.adds}
+        for raw in changed - conflicting:
+            key = _content_key(raw)
+            rule = self._rules.of(key)
+            self._details.setdefault(key, MergedKey(key, rule.merge_behavior))
+        return built
+
+    def _take(
+        self, key: ContentKey, raw: bytes, was: bytes | None, now: bytes | None, renamed: bool
+    ) -> None:
+        rule = self._rules.of(key)
+        wanted = rule.expected_target_content
+        expected = None if wanted is None else value_of_content(wanted).id
+        if was is not None and (now is None or content_id_of(was) != content_id_of(now)):
+            remove = Remove(raw, payload_of(was), expected or value_of(was), content_id_of(was))
+            self.removes.append(remove)
+        if now is None:
+            return
+        value = value_of(now)
+        if rule.resolved_content is not None:
+            resolved = value_of_content(rule.resolved_content)
+            self.values.append(resolved)
+            value = resolved.id
+        base = None if was is None else value_of(was)
+        self.added.add(key)
+        self.adds.append(
+            Add(
+                raw,
+                payload_of(now),
+                value,
+                content_id_of(now),
+                expected or base,
+                renamed and expected is None,
+            )
+        )
+
+    def _resolve(self, conflict: KeyConflict) -> Resolution:
+        wanted, existing = conflict.wanted, conflict.existing
+        if (
+            conflict.type is ConflictType.KEY_EXISTS
+            and wanted is not None
+            and existing is not None
+            and payload_of(wanted) == payload_of(existing)
+        ):
+            if value_of(wanted) == value_of(existing):
+                return Resolution.DROP  # Both sides added the very same content.
+            if payload_of(wanted) == NAMESPACE_PAYLOAD:
+                return Resolution.APPLY  # Both sides created the namespace: the source's stays.
+        rule = self._rules.of(_content_key(conflict.key))
+        found = None
+        if rule.merge_behavior is MergeBehavior.NORMAL or rule.expected_target_content is not None:
+            found = conflict_of(conflict)
+        self._details[rule.key] = MergedKey(rule.key, rule.merge_behavior, found)
+        if found is None and rule.merge_behavior is MergeBehavior.DROP:
+            return Resolution.DROP
+        return Resolution.APPLY
+
+
+def check_target_namespaces(
+    persist: Persist, target: CommitIndex, operations: Iterable[tuple[bytes, bytes]]
+) -> None:
+    """The namespace rules for operations that come from elsewhere."""
+    if not persist.settings.namespace_validation:
+        return
+    created, deleted = {}, {}
+    for raw, op in operations:
+        key = _content_key(raw)
+        if not exists(op):
+            deleted[key] = payload_of(op)
+        elif target.get(raw) is None:
+            created[key] = payload_of(op)
+    check_namespaces(target, created, deleted)
+
+
+def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
+    """The error for a merge that may not end in a result. Keys without a conflict are told too."""
+    details = list(details)
+    clashing = sorted(detail.key for detail in details if detail.conflict is not None)
+    conflicts = [
+        detail.conflict or Conflict(ConflictType.KEY_CONFLICT, detail.key, "UNKNOWN")
+        for detail in details
+    ]
+    listed = ", ".join(f"'{key}'" for key in clashing)
+    return ReferenceConflict(
+        f"The following keys have been changed in conflict: {listed}", conflicts
+    )
+
+
+def _check_rule(rule: MergeKey) -> None:
+    for content in (rule.expected_target_content, rule.resolved_content):
+        if content is not None:
+            check_content(content)
+            if content.id is None:
+                raise BadRequest("Content to store must have a non-null content ID")
+    if rule.resolved_content is None:
+        return
+    if rule.merge_behavior is not MergeBehavior.NORMAL:
+        raise BadRequest(
+            "MergeKeyBehavior.resolvedContent must be null for "
+            f"MergeBehavior.{rule.merge_behavior.value} for {rule.key}"
+        )
+    if rule.expected_target_content is None:
+        raise BadRequest(
+            "MergeKeyBehavior.resolvedContent requires setting "
+            f"MergeKeyBehavior.expectedTarget as well for key {rule.key}"
+        )
+
+
+def _renames(persist: Persist, differences: Iterable[Difference]) -> dict[bytes, bytes]:
+    """Old key to new key of every content that moved."""
+    left: dict[str, bytes] = {}
+    came: dict[str, bytes] = {}
+    for key, was, now in differences:
+        if was is None and now is not None:
+            came[content_id_text(persist, now)] = key
+        elif was is not None and now is None:
+            left[content_id_text(persist, was)] = key
+    return {left[id]: came[id] for id in left.keys() & came.keys()}
+
+
+def _content_key(raw: bytes) -> ContentKey:
+    key = content_key(raw)
+    assert key is not None, "branches hold content only"
+    return key

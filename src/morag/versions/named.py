@@ -1,0 +1,226 @@
+"""Branches and tags: create, find, list, assign and delete them, and see how they moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+
+from morag.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict
+from morag.index.keys import key_text, text_key
+from morag.logic import history
+from morag.logic.consistency import CommitStatus, Consistency, check_log, check_reference
+from morag.logic.references import RefMoved
+from morag.model.conflicts import Conflict, ConflictType
+from morag.model.names import check_new_reference_name, full_name, split_full_name
+from morag.model.references import (
+    Reference,
+    ReferenceMetadata,
+    RefLogEntry,
+    TagNote,
+)
+from morag.model.times import instant_text
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Tag
+from morag.versions.listing import Listing, Page, key_token, token_key
+from morag.versions.metas import meta_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from morag.backend.base import ObjId, Ref
+    from morag.logic.references import References
+    from morag.logic.reflog import RefLog, RefMove
+    from morag.model.names import ReferenceKind
+    from morag.model.refspecs import RefSpec
+    from morag.persist.persist import Persist
+    from morag.versions.resolve import Resolver
+
+
+class ReferenceHistory(Struct, frozen=True):
+    """The head of a reference and the heads before it, each with a verdict on what is stored."""
+
+    reference: Reference
+    current: CommitStatus
+    previous: tuple[CommitStatus, ...]
+    log: Consistency
+
+
+class NamedReferences:
+    def __init__(
+        self, persist: Persist, references: References, resolver: Resolver, ref_log: RefLog
+    ) -> None:
+        self._persist = persist
+        self._references = references
+        self._resolver = resolver
+        self._ref_log = ref_log
+
+    def get(self, name: str) -> Reference:
+        """The branch or tag of that name."""
+        kind, ref = self._resolver.named(name)
+        return Reference(kind, name, ref.pointer.hex())
+
+    def list(
+        self,
+        kind: ReferenceKind | None = None,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        end: str | None = None,
+        token: str | None = None,
+    ) -> Listing[Reference]:
+        """All branches by name, then all tags by name.
+
+        The bounds are names and need a `kind` to make sense; both belong to the listing.
+        """
+        if kind is None and (prefix or start is not None or end is not None):
+            raise BadRequest("Say which kind of references the names are: BRANCH or TAG")
+        root = "refs/" if kind is None else full_name(kind, "")
+        first = root + start if start is not None else None
+        if token:
+            asked = key_text(token_key(token))
+            first = asked if first is None else max(first, asked)
+        last = root + end if end is not None else None
+        found = self._references.list(root + prefix, first, last)
+        return Listing(_shown(found), _token)
+
+    def create_branch(self, name: str, at: str | RefSpec | None, *, who: str = "") -> Reference:
+        """A new branch at a commit, such as `main` or `main~1`; None starts from nothing."""
+        return self._create("BRANCH", name, at, None, who)
+
+    def create_tag(
+        self, name: str, at: str | RefSpec, note: TagNote | None = None, *, who: str = ""
+    ) -> Reference:
+        """A new tag, perhaps with a message, headers and a signature."""
+        return self._create("TAG", name, at, note, who)
+
+    def note(self, tag: str) -> TagNote | None:
+        """What the tag carries beside its commit."""
+        ref = self._references.get(full_name("TAG", tag))
+        if ref.extended_info is None:
+            return None
+        stored = self._persist.fetch(Tag, ref.extended_info)
+        return TagNote(stored.message, dict(stored.headers or ()), stored.signature)
+
+    def assign(
+        self, name: str, to: str | RefSpec, expected: str | None = None, *, who: str = ""
+    ) -> Reference:
+        """Point a reference elsewhere, if it is at the expected hash."""
+        kind, ref = self._resolver.named(name)
+        _check_at(name, ref, expected)
+        target = self._resolver.resolve(to).id
+        try:
+            moved = self._references.move(ref, target, who)
+        except RefMoved as elsewhere:
+            raise _unexpected(name, ref.pointer.hex(), elsewhere.ref) from None
+        return Reference(kind, name, moved.pointer.hex())
+
+    def delete(self, name: str, expected: str | None = None, *, who: str = "") -> Reference:
+        """Drop a reference that is at the expected hash. Its commits stay."""
+        kind, ref = self._resolver.named(name)
+        if kind == "BRANCH" and name == self._persist.settings.default_branch:
+            raise BadRequest(f"Default branch '{name}' cannot be deleted.")
+        _check_at(name, ref, expected)
+        try:
+            self._references.drop(ref.name, ref.pointer, who)
+        except RefMoved as elsewhere:
+            raise _unexpected(name, ref.pointer.hex(), elsewhere.ref) from None
+        return Reference(kind, name, ref.pointer.hex())
+
+    def metadata(self, name: str) -> ReferenceMetadata | None:
+        """Where the reference stands; None while it has no commit."""
+        kind, ref = self._resolver.named(name)
+        head = history.head_commit(self._persist, ref.pointer)
+        if head is None:
+            return None
+        default = self._persist.settings.default_branch
+        if kind == "TAG" or name == default:
+            return ReferenceMetadata(head=meta_of(head), total_commits=head.seq)
+        _, base_ref = self._resolver.named(default)
+        base = history.head_commit(self._persist, base_ref.pointer)
+        shared = None if base is None else history.common_ancestor(self._persist, base, head)
+        below = 0 if shared is None else shared.seq
+        return ReferenceMetadata(
+            head=meta_of(head),
+            total_commits=head.seq,
+            ahead=head.seq - below,
+            behind=(0 if base is None else base.seq) - below,
+            common_ancestor=(NO_ANCESTOR if shared is None else shared.id).hex(),
+        )
+
+    def history(self, name: str, scan_commits: int = 0) -> ReferenceHistory:
+        """Recent heads, checked against the store; `scan_commits` more are checked below them."""
+        kind, ref = self._resolver.named(name)
+        current, *previous = check_reference(self._persist, ref)
+        log = Consistency.NOT_CHECKED
+        if scan_commits > 0:
+            log = check_log(self._persist, current, scan_commits)
+        shown = Reference(kind, name, ref.pointer.hex())
+        return ReferenceHistory(shown, current, tuple(previous), log)
+
+    def moves(self, limit: int = 100, token: str | None = None) -> Page[RefLogEntry]:
+        """The ref-log, newest first."""
+        if limit < 1:
+            raise BadRequest("A page must have room for at least one item")
+        moves, following = self._ref_log.read(token, limit)
+        return Page(tuple(_log_entry(move) for move in moves), following)
+
+    def _create(
+        self,
+        kind: ReferenceKind,
+        name: str,
+        at: str | RefSpec | None,
+        note: TagNote | None,
+        who: str,
+    ) -> Reference:
+        check_new_reference_name(name)
+        target: ObjId = NO_ANCESTOR if at is None else self._resolver.resolve(at).id
+        other = full_name("TAG" if kind == "BRANCH" else "BRANCH", name)
+        if self._references.find(other) is not None:
+            raise ReferenceAlreadyExists.named(name)
+        extended = None
+        if note is not None:
+            tag = Tag(note.message, tuple(note.headers.items()) or None, note.signature)
+            self._persist.store([tag])
+            extended = tag.id
+        try:
+            self._references.create(full_name(kind, name), target, extended, who)
+        except ReferenceAlreadyExists:
+            raise ReferenceAlreadyExists.named(name) from None
+        return Reference(kind, name, target.hex())
+
+
+def _shown(refs: Iterator[Ref]) -> Iterator[Reference]:
+    for ref in refs:
+        split = split_full_name(ref.name)
+        if split is not None:
+            yield Reference(*split, ref.pointer.hex())
+
+
+def _token(reference: Reference) -> str:
+    kind = cast("ReferenceKind", reference.type)
+    return key_token(text_key(full_name(kind, reference.name or "")))
+
+
+def _check_at(name: str, ref: Ref, expected: str | None) -> None:
+    if expected is not None and expected.lower() != ref.pointer.hex():
+        raise _unexpected(name, expected, ref)
+
+
+def _unexpected(name: str, expected: str, ref: Ref) -> ReferenceConflict:
+    found = ref.pointer.hex()
+    text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
+    return ReferenceConflict.of([Conflict(ConflictType.UNEXPECTED_HASH, None, text)])
+
+
+def _log_entry(move: RefMove) -> RefLogEntry:
+    kind, name = split_full_name(move.name) or ("DETACHED", move.name)
+    return RefLogEntry(
+        Reference(kind, name, move.after.hex()),
+        move.operation.value,
+        move.before.hex(),
+        move.after.hex(),
+        move.who,
+        instant_text(move.at_micros * 1000),
+        move.commits,
+    )

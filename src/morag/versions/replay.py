@@ -1,0 +1,80 @@
+"""Doing commits again on top of another head, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.index.layered import index_of
+from morag.index.ops import exists
+from morag.logic import history
+from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
+from morag.versions.metas import meta_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from morag.backend.base import ObjId
+    from morag.index.diff import Difference
+    from morag.model.keys import ContentKey
+    from morag.model.merging import MergedKey
+    from morag.model.meta import CommitMeta
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+
+class Replay:
+    """Gathers the new commits. One that turns out empty is left out."""
+
+    def __init__(
+        self,
+        persist: Persist,
+        rules: MergeRules,
+        meta: Callable[[CommitMeta], CommitMeta],
+        details: dict[ContentKey, MergedKey],
+    ) -> None:
+        self._persist = persist
+        self._rules = rules
+        self._meta = meta
+        self._details = details
+        self.commits: list[Commit] = []
+        self.objects: list[Obj] = []
+
+    def run(
+        self, head: Commit | None, sources: Sequence[Commit], merge_parent: ObjId | None = None
+    ) -> None:
+        """Apply the sources, oldest first. The last one may get a merge parent."""
+        try:
+            for source in sources:
+                last = source is sources[-1]
+                parents = (merge_parent,) if last and merge_parent is not None else ()
+                head = self._apply(head, source, parents)
+        finally:
+            self._persist.unstage(self.objects)
+
+    def _apply(
+        self, head: Commit | None, source: Commit, merge_parents: tuple[ObjId, ...]
+    ) -> Commit | None:
+        target = index_of(self._persist, head)
+        check_target_namespaces(self._persist, target, index_of(self._persist, source).operations())
+        changes = SourceChanges(
+            self._persist,
+            self._operations(source),
+            self._rules,
+            self._details,
+            drop_always=False,
+        )
+        built = changes.build(head, self._meta(meta_of(source)), merge_parents)
+        if not built.changes:
+            return head
+        objects = [*changes.values, *built.indexes, built.commit]
+        self._persist.stage(objects)  # The next commit builds on these.
+        self.commits.append(built.commit)
+        self.objects += objects
+        return built.commit
+
+    def _operations(self, source: Commit) -> Iterator[Difference]:
+        """The commit's own operations, each with what its key held before."""
+        parent = history.head_commit(self._persist, source.parent)
+        before = index_of(self._persist, parent)
+        for key, op in index_of(self._persist, source).operations():
+            yield key, before.get(key), op if exists(op) else None

@@ -1,0 +1,97 @@
+"""From what a user writes, such as `main~2`, to a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from morag.backend.base import ObjId, Ref
+from morag.errors import BadRequest, ReferenceNotFound
+from morag.logic import history
+from morag.model.names import ReferenceKind, full_name
+from morag.model.refspecs import RefSpec, Relative, RelativeKind, parse_ref_spec
+from morag.model.times import parse_header_time
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Commit
+
+if TYPE_CHECKING:
+    from morag.logic.references import References
+    from morag.persist.persist import Persist
+
+
+class Resolved(Struct, frozen=True):
+    """A place in history. `ref` is None when it was named by its hash alone."""
+
+    ref: Ref | None
+    kind: ReferenceKind | None
+    name: str | None
+    commit: Commit | None
+
+    @property
+    def id(self) -> ObjId:
+        return NO_ANCESTOR if self.commit is None else self.commit.id
+
+    @property
+    def hash(self) -> str:
+        return self.id.hex()
+
+
+class Resolver:
+    def __init__(self, persist: Persist, references: References) -> None:
+        self._persist = persist
+        self._references = references
+
+    def named(self, name: str) -> tuple[ReferenceKind, Ref]:
+        """The branch of that name, or else the tag."""
+        branch, tag = self._references.find_all([full_name("BRANCH", name), full_name("TAG", name)])
+        if branch is not None:
+            return "BRANCH", branch
+        if tag is not None:
+            return "TAG", tag
+        raise ReferenceNotFound.named(name)
+
+    def resolve(self, spec: RefSpec | str) -> Resolved:
+        """A hash beside a name is not checked to be on it; whoever writes checks that."""
+        spec = parse_ref_spec(spec) if isinstance(spec, str) else spec
+        kind, ref = (None, None) if spec.name is None else self.named(spec.name)
+        if spec.hash is not None:
+            commit = history.find_commit(self._persist, object_id(spec.hash))
+        elif ref is not None:
+            commit = history.head_commit(self._persist, ref.pointer)
+        else:
+            raise BadRequest(f"'{spec}' must name a reference or contain a starting commit ID.")
+        for relative in spec.relatives:
+            commit = self._follow(commit, relative)
+        return Resolved(ref, kind, spec.name, commit)
+
+    def _follow(self, commit: Commit | None, relative: Relative) -> Commit | None:
+        """Past the root there is the empty state, and from there on nothing else."""
+        if commit is None:
+            return None
+        if relative.kind is RelativeKind.TIMESTAMP:
+            return history.first_matching(
+                self._persist, commit, lambda c: _created_nanos(c) <= relative.value
+            )
+        if relative.kind is RelativeKind.PREDECESSOR:
+            id = history.predecessor(self._persist, commit, relative.value)
+        else:
+            parents = (commit.parent, *commit.merge_parents)
+            id = parents[relative.value - 1] if relative.value <= len(parents) else NO_ANCESTOR
+        return history.head_commit(self._persist, id)
+
+
+def object_id(hash: str) -> ObjId:
+    """A hash as the id that it is. Shortened hashes are legal, but there is no such commit."""
+    if len(hash) != 64:
+        raise ReferenceNotFound.commit(hash)
+    return ObjId(bytes.fromhex(hash))
+
+
+def _created_nanos(commit: Commit) -> int:
+    for name, values in commit.headers:
+        if name == "date" and values:
+            nanos = parse_header_time(values[0])
+            if nanos is not None:
+                return nanos
+    return commit.created_micros * 1000

@@ -1,0 +1,55 @@
+"""Many commits as one: the difference between two states, on top of a third."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.index.diff import diff
+from morag.index.keys import CONTENTS
+from morag.index.layered import index_of
+from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
+
+if TYPE_CHECKING:
+    from morag.backend.base import ObjId
+    from morag.model.keys import ContentKey
+    from morag.model.merging import MergedKey
+    from morag.model.meta import CommitMeta
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+
+class Squash:
+    """Gathers the new commit, or none if nothing is left to do."""
+
+    def __init__(
+        self, persist: Persist, rules: MergeRules, details: dict[ContentKey, MergedKey]
+    ) -> None:
+        self._persist = persist
+        self._rules = rules
+        self._details = details
+        self.commits: list[Commit] = []
+        self.objects: list[Obj] = []
+
+    def run(
+        self,
+        head: Commit | None,
+        before: Commit | None,
+        after: Commit,
+        meta: CommitMeta,
+        merge_parents: tuple[ObjId, ...] = (),
+    ) -> None:
+        persist = self._persist
+        changes = SourceChanges(
+            persist,
+            diff(index_of(persist, before), index_of(persist, after), CONTENTS),
+            self._rules,
+            self._details,
+            drop_always=True,
+        )
+        built = changes.build(head, meta, merge_parents)
+        done = index_of(persist, built.commit).operations()
+        check_target_namespaces(persist, index_of(persist, head), done)
+        self._rules.check_used(changes.touched, changes.added)
+        if built.changes:
+            self.commits = [built.commit]
+            self.objects = [*changes.values, *built.indexes, built.commit]

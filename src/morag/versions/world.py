@@ -1,0 +1,22 @@
+"""What the kernel needs from outside itself: time, chance and patience."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from random import Random
+from uuid import uuid4
+
+from msgspec import Struct
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """The real one by default; tests bring their own."""
+
+    clock_nanos: Callable[[], int] = time.time_ns
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Random = Random()
+    random_bytes: Callable[[int], bytes] = os.urandom
+    new_uuid: Callable[[], bytes] = lambda: uuid4().bytes

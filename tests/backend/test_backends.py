@@ -1,0 +1,441 @@
+"""Each in-tree backend against the shared contracts, and what only it promises."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+from rocksdict import Options, Rdict
+
+from morag.backend.base import LogRow, Ref, RefSwap
+from morag.backend.memory import MemoryBackend
+from morag.backend.rocksdb import RocksDBBackend
+from morag.backend.sqlite import SQLiteBackend
+from morag.errors import BadRequest, StoreLocked, StoreUrlInvalid
+from morag.testing.backend_contract import (
+    MAIN,
+    MOVED,
+    PREVIOUS,
+    AppliesWithLogContract,
+    BackendContract,
+    DurableBackendContract,
+    a_custom_row,
+    a_row,
+    an_id,
+    at_once,
+    create,
+    line,
+    move,
+    read,
+)
+from morag.wire import bytes_field, int_field, text_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from morag.testing.backend_contract import FullBackend
+
+
+class TestMemory(BackendContract, AppliesWithLogContract):
+    @pytest.fixture
+    def backend(self) -> MemoryBackend:
+        return MemoryBackend()
+
+
+class Reopening:
+    def __init__(self, open: Callable[[], FullBackend]) -> None:
+        self._open = open
+        self.backend = open()
+
+    def __call__(self) -> FullBackend:
+        self.backend.close()
+        self.backend = self._open()
+        return self.backend
+
+
+class OnDisk(DurableBackendContract, AppliesWithLogContract):
+    def open(self, path: Path) -> FullBackend:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Iterator[Reopening]:
+        reopening = Reopening(lambda: self.open(tmp_path / "store"))
+        yield reopening
+        reopening.backend.close()
+
+    @pytest.fixture
+    def backend(self, reopen: Reopening) -> FullBackend:
+        return reopen.backend
+
+
+class TestRocksDB(OnDisk):
+    def open(self, path: Path) -> FullBackend:
+        return RocksDBBackend(path)
+
+
+class TestRocksDBWithoutSync(OnDisk):
+    def open(self, path: Path) -> FullBackend:
+        return RocksDBBackend(path, sync=False)
+
+
+class TestSQLite(OnDisk):
+    def open(self, path: Path) -> FullBackend:
+        return SQLiteBackend(path)
+
+
+class TestSQLiteWithoutSync(OnDisk):
+    def open(self, path: Path) -> FullBackend:
+        return SQLiteBackend(path, sync=False)
+
+
+class TestRocksDBLayout:
+    """What the original finds in the directory."""
+
+    def test_keys_and_values_are_the_originals(self, tmp_path: Path) -> None:
+        backend = RocksDBBackend(tmp_path)
+        row = a_row(1, micros=1000)
+        custom = a_custom_row(b"custom", "v-1", micros=2000)
+        ref = Ref("refs/heads/main", an_id("p"), False, 77, None, PREVIOUS[:1])
+        backend.apply("", [row, custom], RefSwap(ref.name, None, ref), [LogRow(b"k", b"d")])
+        backend.swap_ref("repo", RefSwap("int/refs", None, Ref("int/refs", an_id("q"))))
+        backend.close()
+
+        inside = text_field(1, "c-s") + bytes_field(2, b"text") + int_field(3, 1)
+        previous = bytes_field(1, PREVIOUS[0].pointer) + int_field(2, PREVIOUS[0].until_micros)
+        assert stored(tmp_path) == {
+            "default": {b":k": b"d"},
+            "nessie_refs": {
+                b":refs/heads/main": text_field(1, ref.name)
+                + bytes_field(2, ref.pointer)
+                + int_field(4, 77)
+                + bytes_field(6, previous),
+                b"repo:int/refs": text_field(1, "int/refs") + bytes_field(2, an_id("q")),
+            },
+            "nessie_objects": {
+                b":" + row.id: row.data + int_field(11, 1000),
+                b":custom": bytes_field(9, inside + text_field(4, "v-1")) + int_field(11, 2000),
+            },
+        }
+
+    def test_an_object_without_a_time_can_be_read(self, tmp_path: Path) -> None:
+        RocksDBBackend(tmp_path).close()
+        families = Rdict.list_cf(str(tmp_path))
+        options = Options(raw_mode=True)
+        db = Rdict(str(tmp_path), options, {name: Options(raw_mode=True) for name in families})
+        objects = db.get_column_family("nessie_objects")
+        objects[b":" + an_id(1)] = a_row(1).data
+        objects.close()
+        db.close()
+        backend = RocksDBBackend(tmp_path)
+        assert backend.read_rows("", [an_id(1)]) == {an_id(1): a_row(1, micros=0)}
+        backend.close()
+
+    def test_an_id_that_could_belong_to_another_repository_is_refused(self, tmp_path: Path) -> None:
+        backend = RocksDBBackend(tmp_path)
+        with pytest.raises(BadRequest, match="b:id"):
+            backend.insert_rows("a", [a_custom_row(b"b:id", "1")])
+        assert list(backend.scan_rows("a")) == []
+        backend.close()
+
+
+class TestRocksDBOpening:
+    def test_a_second_process_is_told_who_is_in_the_way(self, tmp_path: Path) -> None:
+        backend = RocksDBBackend(tmp_path / "db")
+        code = f"""
+from morag.backend.rocksdb import RocksDBBackend
+from morag.errors import StoreLocked
+try:
+    RocksDBBackend({str(tmp_path / "db")!r})
+except StoreLocked as error:
+    print(error)
+"""
+        answer = run(code)
+        backend.close()
+        assert str(tmp_path / "db") in answer
+        assert "stop" in answer
+        assert run(code) == ""
+
+    def test_a_second_opening_in_one_process_is_told_so(self, tmp_path: Path) -> None:
+        backend = RocksDBBackend(tmp_path)
+        with pytest.raises(StoreLocked, match="in this process") as error:
+            RocksDBBackend(tmp_path)
+        assert str(tmp_path) in str(error.value)
+        backend.insert_rows("r", [a_row(1)])
+        backend.close()
+        RocksDBBackend(tmp_path).close()
+
+    def test_a_missing_directory_is_made_with_its_parents(self, tmp_path: Path) -> None:
+        RocksDBBackend(tmp_path / "a" / "b" / "c").close()
+        assert (tmp_path / "a" / "b" / "c" / "CURRENT").exists()
+
+    def test_a_file_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(StoreUrlInvalid, match="not a directory"):
+            RocksDBBackend(tmp_path / "file")
+
+    def test_what_returned_survives_a_process_that_dies(self, tmp_path: Path) -> None:
+        run(f"""
+import os
+from morag.backend.rocksdb import RocksDBBackend
+from morag.testing.backend_contract import a_row, create, MAIN
+backend = RocksDBBackend({str(tmp_path)!r})
+create(backend, MAIN)
+backend.insert_rows("r", [a_row(1)])
+os._exit(0)
+""")
+        backend = RocksDBBackend(tmp_path)
+        assert read(backend, MAIN.name) == MAIN
+        assert list(backend.scan_rows("r")) == [a_row(1)]
+        backend.close()
+
+
+class SlowDisk:
+    """A RocksDB whose syncs wait until the test lets them go, or fail if it says so."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
+        self.syncing, self.go = threading.Event(), threading.Event()
+        self.error: Exception | None = None
+        self.syncs = 0
+
+    def flush_wal(self, sync: bool) -> None:
+        self.syncs += 1
+        self.syncing.set()
+        assert self.go.wait(timeout=30)
+        if self.error is not None:
+            raise self.error
+        self._db.flush_wal(sync)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+class TestRocksDBSync:
+    @pytest.fixture
+    def backend(self, tmp_path: Path) -> Iterator[RocksDBBackend]:
+        backend = RocksDBBackend(tmp_path)
+        yield backend
+        backend.close()
+
+    @pytest.fixture
+    def disk(self, backend: RocksDBBackend, monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+        create(backend, MAIN)
+        disk = SlowDisk(backend._db)
+        monkeypatch.setattr(backend, "_db", disk)
+        return disk
+
+    @pytest.fixture
+    def pool(self, disk: SlowDisk) -> Iterator[ThreadPoolExecutor]:
+        with ThreadPoolExecutor(20) as pool:
+            yield pool
+            disk.go.set()
+
+    def test_a_ref_shows_what_is_durable(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        moving = pool.submit(move, backend, MAIN, MOVED)
+        assert disk.syncing.wait(timeout=30)
+        assert read(backend, MAIN.name) == MAIN
+        assert not moving.done()
+        disk.go.set()
+        assert moving.result(timeout=30)
+        assert read(backend, MAIN.name) == MOVED
+
+    def test_a_ref_that_is_being_created_is_not_there_yet(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        new = Ref("new", an_id("new"))
+        creating = pool.submit(create, backend, new)
+        assert disk.syncing.wait(timeout=30)
+        assert backend.read_refs("r", ["new"]) == {}
+        disk.go.set()
+        assert creating.result(timeout=30)
+        assert read(backend, "new") == new
+
+    def test_the_next_swap_of_a_ref_waits_until_the_last_is_durable(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        first = pool.submit(move, backend, MAIN, MOVED)
+        assert disk.syncing.wait(timeout=30)
+        late = pool.submit(move, backend, MAIN, None)
+        next = pool.submit(move, backend, MOVED, replace(MOVED, deleted=True))
+        disk.go.set()
+        assert first.result(timeout=30)
+        assert not late.result(timeout=30)
+        assert next.result(timeout=30)
+
+    def test_those_who_write_during_a_sync_share_the_next(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        first = pool.submit(backend.insert_rows, "r", [a_row("first")])
+        assert disk.syncing.wait(timeout=30)
+        others = [pool.submit(create, backend, Ref(f"{n}", an_id(n))) for n in range(16)]
+        while backend._written < 2 + 16:
+            assert not any(other.done() for other in others)
+        disk.go.set()
+        assert first.result(timeout=30)
+        assert all(other.result(timeout=30) for other in others)
+        assert disk.syncs == 2
+
+    def test_a_failed_sync_fails_all_who_rely_on_it_and_all_later_writes(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        disk.error = OSError("no space left")
+        failing = [pool.submit(create, backend, Ref(f"{n}", an_id(n))) for n in range(8)]
+        while backend._written < 1 + 8:
+            assert not any(each.done() for each in failing)
+        disk.go.set()
+        for each in failing:
+            with pytest.raises(OSError, match="no space left"):
+                each.result(timeout=30)
+        disk.error = None
+        with pytest.raises(OSError, match="no space left"):
+            backend.insert_rows("r", [a_row(1)])
+
+    def test_closing_waits_for_those_who_write(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        writing = [pool.submit(backend.append_log, "r", [line(n)]) for n in range(8)]
+        while backend._written < 1 + 8:
+            assert not any(each.done() for each in writing)
+        closing = pool.submit(backend.close)
+        disk.go.set()
+        closing.result(timeout=30)
+        for each in writing:
+            each.result(timeout=30)
+
+
+class TestSQLiteLayout:
+    def test_tables_are_the_originals(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        row, custom = a_row(1, micros=1000), a_custom_row(b"custom", "v-1", micros=2000)
+        plain, full = (
+            Ref("plain", an_id(1)),
+            Ref("full", an_id(2), True, 77, an_id(3), PREVIOUS[:2]),
+        )
+        backend.insert_rows("", [row, custom])
+        for ref in (plain, full):
+            backend.swap_ref("", RefSwap(ref.name, None, ref))
+        backend.close()
+
+        previous = [
+            bytes_field(1, entry.pointer) + int_field(2, entry.until_micros)
+            for entry in PREVIOUS[:2]
+        ]
+        column = b"".join(bytes([len(message)]) + message for message in previous)
+        db = sqlite3.connect(tmp_path / "morag.db")
+        refs = db.execute("SELECT * FROM refs2 ORDER BY ref_name")
+        assert [name for name, *_ in refs.description] == [
+            *("repo", "ref_name", "pointer", "ext_info", "prev_ptr", "created_at", "deleted")
+        ]
+        assert refs.fetchall() == [
+            ("", "full", an_id(2), an_id(3), column, 77, 1),
+            ("", "plain", an_id(1), None, None, None, 0),
+        ]
+        rows = db.execute("SELECT * FROM objs2 ORDER BY obj_ref")
+        assert [name for name, *_ in rows.description] == [
+            *("repo", "obj_id", "obj_type", "obj_vers", "obj_value", "obj_ref")
+        ]
+        assert rows.fetchall() == [
+            ("", row.id, "v", None, row.data + b"\x58\x00", 1000),
+            ("", b"custom", "c-s", "v-1", custom.data + b"\x58\x00", 2000),
+        ]
+        db.close()
+
+    def test_a_row_with_nulls_where_the_original_allows_them_can_be_read(
+        self, tmp_path: Path
+    ) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        db = sqlite3.connect(tmp_path / "morag.db", isolation_level=None)
+        db.execute(
+            "INSERT INTO objs2 VALUES ('', ?, 'v', NULL, ?, NULL)", (an_id(1), a_row(1).data)
+        )
+        db.close()
+        assert backend.read_rows("", [an_id(1)]) == {an_id(1): a_row(1, micros=0)}
+        backend.close()
+
+
+class TestSQLiteSharing:
+    def test_readers_do_not_wait_for_a_writer(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        create(backend, MAIN)
+        with backend._write() as db:
+            db.execute("DELETE FROM refs2")
+            with ThreadPoolExecutor(1) as pool:
+                seen = pool.submit(read, backend, MAIN.name).result(timeout=10)
+        assert seen == MAIN
+        assert backend.read_refs("r", [MAIN.name]) == {}
+        backend.close()
+
+    def test_a_failed_write_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        unfit: Any = replace(a_row(2), referenced_micros=2**64)
+        with pytest.raises(OverflowError):
+            backend.insert_rows("r", [a_row(1), unfit])
+        assert list(backend.scan_rows("r")) == []
+        assert create(backend, MAIN)
+        backend.close()
+
+    def test_processes_that_open_one_new_file_at_once_count_on_one_ref(
+        self, tmp_path: Path
+    ) -> None:
+        code = f"""
+from msgspec.structs import replace
+from morag.backend.base import Ref
+from morag.backend.sqlite import SQLiteBackend
+from morag.testing.backend_contract import an_id, create, move, read
+backend = SQLiteBackend({str(tmp_path / "morag.db")!r}, sync=False)
+create(backend, Ref("count", an_id(0), created_micros=1))
+for _ in range(50):
+    while True:
+        now = read(backend, "count")
+        if move(backend, now, replace(now, created_micros=now.created_micros + 1)):
+            break
+backend.close()
+"""
+        assert at_once(run, [code] * 4) == [""] * 4
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        assert read(backend, "count").created_micros == 1 + 4 * 50
+        backend.close()
+
+    def test_a_closed_backend_refuses(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        backend.close()
+        with pytest.raises(sqlite3.ProgrammingError):
+            backend.read_refs("r", ["main"])
+        with pytest.raises(sqlite3.ProgrammingError):
+            create(backend, MAIN)
+
+    def test_a_missing_directory_is_made(self, tmp_path: Path) -> None:
+        SQLiteBackend(tmp_path / "a" / "b" / "morag.db").close()
+        assert (tmp_path / "a" / "b" / "morag.db").exists()
+
+    def test_a_directory_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreUrlInvalid, match="is a directory"):
+            SQLiteBackend(tmp_path)
+
+
+def stored(path: Path) -> dict[str, dict[bytes, bytes]]:
+    """Everything in the directory, read past the backend."""
+    families = Rdict.list_cf(str(path))
+    options = {name: Options(raw_mode=True) for name in families}
+    db = Rdict(str(path), Options(raw_mode=True), options)
+    content: Any = {name: dict(db.get_column_family(name).items()) for name in families}
+    db.close()
+    return dict(content)
+
+
+def run(code: str) -> str:
+    """What the code prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,143 @@
+"""The messages against rows that the original wrote, and against themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morag.backend.base import ObjId, PreviousPointer, Ref, Row
+from morag.backend.protos import (
+    _columns,
+    _refs,
+    decode_previous,
+    decode_ref,
+    decode_row,
+    encode_previous,
+    encode_ref,
+    encode_row,
+    refreshed,
+    without_referenced,
+)
+from morag.errors import RepositoryCorrupt
+from morag.testing.backend_contract import PREVIOUS, a_custom_row, a_row, an_id
+from morag.wire import bytes_field, int_field, text_field
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden-refs.jsonl"
+"""The table refs2 of a PostgreSQL database, as the original left it."""
+
+ids = st.binary(min_size=1, max_size=40).map(ObjId)
+micros = st.integers(0, 2**63 - 1)
+refs = st.builds(
+    Ref,
+    name=st.text(min_size=1),
+    pointer=ids,
+    deleted=st.booleans(),
+    created_micros=micros,
+    extended_info=st.none() | ids,
+    previous=st.lists(st.builds(PreviousPointer, ids, micros), max_size=20).map(tuple),
+)
+
+
+def golden_refs() -> list[dict[str, Any]]:
+    records = [json.loads(text) for text in GOLDEN.read_text().splitlines()]
+    return [
+        {name: bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for name, v in record.items()}
+        for record in records
+    ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    """So that what is decoded is decoded, and not what was encoded just before."""
+    _refs.clear()
+    _columns.clear()
+
+
+@pytest.mark.parametrize("record", golden_refs(), ids=lambda record: record["ref_name"])
+def test_the_originals_previous_pointers_are_written_as_they_were_read(
+    record: dict[str, Any],
+) -> None:
+    previous = decode_previous(record["prev_ptr"])
+    _columns.clear()
+    assert encode_previous(previous) == record["prev_ptr"]
+    assert (previous == ()) == (record["prev_ptr"] is None)
+    assert all(len(entry.pointer) == 32 for entry in previous)
+    times = [entry.until_micros for entry in previous]
+    assert times == sorted(times, reverse=True), "the newest comes first"
+    assert all(time >= record["created_at"] for time in times)
+
+
+def test_some_of_the_originals_rows_have_all_previous_pointers_that_fit() -> None:
+    assert max(len(decode_previous(record["prev_ptr"])) for record in golden_refs()) == 20
+
+
+@given(refs)
+def test_a_ref_comes_back_from_its_message(ref: Ref) -> None:
+    data = encode_ref(ref)
+    assert decode_ref(data) == ref
+    _refs.clear()
+    assert decode_ref(data) == ref
+
+
+@given(refs)
+def test_previous_pointers_come_back_from_their_column(ref: Ref) -> None:
+    column = encode_previous(ref.previous)
+    _columns.clear()
+    assert decode_previous(column) == ref.previous
+
+
+def test_what_is_unset_in_a_ref_is_not_written() -> None:
+    assert encode_ref(Ref("n", ObjId(b"p"))) == text_field(1, "n") + bytes_field(2, b"p")
+    full = Ref("n", ObjId(b"p"), True, 5, ObjId(b"i"), PREVIOUS[:1])
+    assert encode_ref(full) == b"".join(
+        [
+            text_field(1, "n"),
+            bytes_field(2, b"p"),
+            int_field(3, 1),
+            int_field(4, 5),
+            bytes_field(5, b"i"),
+            bytes_field(
+                6, bytes_field(1, PREVIOUS[0].pointer) + int_field(2, PREVIOUS[0].until_micros)
+            ),
+        ]
+    )
+
+
+def test_only_so_many_refs_are_remembered() -> None:
+    for n in range(3000):
+        encode_ref(Ref(f"{n}", an_id(n)))
+    assert len(_refs) <= 1024
+
+
+@given(ids, st.binary(max_size=300), st.none() | st.text(), st.integers(-1, 2**63 - 1))
+def test_a_custom_row_comes_back_from_its_message(
+    id: ObjId, text: bytes, version: str | None, time: int
+) -> None:
+    row = a_custom_row(id, version, text, time)
+    assert decode_row(id, encode_row(row)) == row
+
+
+def test_a_fresh_time_changes_nothing_else() -> None:
+    for row in (a_row(1, micros=1000), a_custom_row(b"c", "v"), a_custom_row(b"c", None)):
+        message = encode_row(row)
+        later = refreshed(row.id, message, 2**50)
+        assert decode_row(row.id, later) == Row(row.id, row.kind, row.data, row.version, 2**50)
+        assert later.startswith(without_referenced(row.id, message))
+
+
+@pytest.mark.parametrize(
+    "cut", [b"", b"\x22", b"\x22\x05abc", b"\x22\x01a\x58", b"\x4a\x02\x0a\x05"]
+)
+def test_a_damaged_object_is_reported_with_its_id(cut: bytes) -> None:
+    with pytest.raises(RepositoryCorrupt, match="6964"):
+        decode_row(ObjId(b"id"), cut)
+
+
+def test_an_object_of_an_unknown_shape_is_reported() -> None:
+    with pytest.raises(RepositoryCorrupt):
+        decode_row(ObjId(b"id"), bytes_field(12, b"from the future"))

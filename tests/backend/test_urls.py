@@ -1,0 +1,83 @@
+"""Which URLs open what, and which are refused with a sentence that helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.backend.memory import MemoryBackend, open_memory
+from morag.backend.rocksdb import RocksDBBackend, open_rocksdb
+from morag.backend.sqlite import SQLiteBackend, open_sqlite
+from morag.backend.urls import StoreUrl, masked, open_backend
+from morag.errors import StoreUrlInvalid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_url_is_taken_apart() -> None:
+    url = StoreUrl.parse("rocksdb:./some dir/data?sync=off&x=")
+    assert (url.scheme, url.rest) == ("rocksdb", "./some dir/data")
+    assert url.options == {"sync": "off", "x": ""}
+    assert StoreUrl.parse("memory:").rest == ""
+    assert StoreUrl.parse("postgresql://u@h/db").rest == "//u@h/db"
+
+
+@pytest.mark.parametrize("text", ["", "data", "./data", "/data", "Rocksdb:x", ":x"])
+def test_what_is_no_url_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(StoreUrlInvalid, match="rocksdb:"):
+        StoreUrl.parse(text)
+
+
+def test_a_flag_is_on_or_off() -> None:
+    assert StoreUrl.parse("x:?sync=on").flag("sync", default=False)
+    assert not StoreUrl.parse("x:?sync=off").flag("sync", default=True)
+    assert StoreUrl.parse("x:").flag("sync", default=True)
+    assert not StoreUrl.parse("x:").flag("sync", default=False)
+    with pytest.raises(StoreUrlInvalid, match="'sync'"):
+        StoreUrl.parse("x:?sync=maybe").flag("sync", default=True)
+
+
+def test_passwords_are_masked() -> None:
+    secret = "postgresql://user:secret@host:5432/db?x=y"
+    assert masked(secret) == "postgresql://user:***@host:5432/db?x=y"
+    assert str(StoreUrl.parse(secret)) == masked(secret)
+    assert masked("postgresql://host:5432/db") == "postgresql://host:5432/db"
+    assert masked("rocksdb:./data") == "rocksdb:./data"
+
+
+@pytest.mark.parametrize("scheme", ["memory", "rocksdb", "sqlite"])
+def test_an_unknown_option_is_refused(scheme: str, tmp_path: Path) -> None:
+    place = "" if scheme == "memory" else tmp_path / "store"
+    with pytest.raises(StoreUrlInvalid, match="'snyc'"):
+        open_backend(f"{scheme}:{place}?snyc=off")
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_unknown_scheme_is_answered_with_those_that_are_known() -> None:
+    with pytest.raises(StoreUrlInvalid, match=r"memory, .*rocksdb, .*sqlite"):
+        open_backend("paper:x")
+
+
+def test_each_scheme_opens_its_backend(tmp_path: Path) -> None:
+    for url, kind in (
+        ("memory:", MemoryBackend),
+        (f"rocksdb:{tmp_path / 'rocks'}?sync=off", RocksDBBackend),
+        (f"sqlite:{tmp_path / 'morag.db'}?sync=on", SQLiteBackend),
+    ):
+        backend = open_backend(url)
+        assert isinstance(backend, kind)
+        backend.close()
+
+
+def test_memory_has_no_place() -> None:
+    with pytest.raises(StoreUrlInvalid, match="names a place"):
+        open_memory(StoreUrl.parse("memory:x"))
+
+
+def test_a_store_on_disk_needs_a_place() -> None:
+    with pytest.raises(StoreUrlInvalid, match="names no directory"):
+        open_rocksdb(StoreUrl.parse("rocksdb:"))
+    with pytest.raises(StoreUrlInvalid, match="names no file"):
+        open_sqlite(StoreUrl.parse("sqlite:"))

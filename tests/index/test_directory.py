@@ -1,0 +1,127 @@
+"""Where a key belongs among the stripes of a reference index."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morag.backend.base import ObjId
+from morag.backend.memory import MemoryBackend
+from morag.config import Settings
+from morag.errors import RepositoryCorrupt
+from morag.index.directory import Directory, Replacement, directory_of
+from morag.index.keys import text_key
+from morag.index.segment import Segment
+from morag.persist import codec
+from morag.persist.cache import ObjectCache
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Commit, Index, IndexSegments, Stripe, Unique
+from morag.persist.persist import Persist
+from tests.index.strategies import KEYS, op_of
+
+
+def stripe_of(first: bytes, last: bytes) -> Stripe:
+    return Stripe(first, last, Index(first + last).id)
+
+
+@st.composite
+def directories(draw: st.DrawFn) -> Directory:
+    keys = sorted(draw(st.sets(KEYS, min_size=2, max_size=20)))
+    stripes = []
+    while len(keys) > 1:
+        wide = draw(st.booleans())
+        stripes.append(stripe_of(keys[0], keys[1] if wide else keys[0]))
+        del keys[: 1 + wide]
+    return Directory(stripes)
+
+
+@given(directories(), KEYS)
+def test_only_one_stripe_can_hold_a_key(directory: Directory, key: bytes) -> None:
+    for probe in (key, directory.stripes[0].first, directory.stripes[-1].last):
+        spanning = [s for s in directory.stripes if s.first <= probe <= s.last]
+        held = directory.holding(probe)
+        assert spanning == ([] if held is None else [held])
+
+
+@given(directories(), KEYS)
+def test_a_key_belongs_where_the_original_puts_it(directory: Directory, key: bytes) -> None:
+    bounds = [bound for s in directory.stripes for bound in (s.first, s.last)]
+    last = len(directory) - 1
+    assert directory.position(key) == min(bisect_left(bounds, key) // 2, last)
+    for at, stripe in enumerate(directory.stripes):
+        assert directory.position(stripe.first) == directory.position(stripe.last) == at
+
+
+@given(directories(), st.data())
+def test_replacing_stripes_is_as_good_as_starting_over(
+    directory: Directory, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(directory)), min_size=2, max_size=4)))
+    replacements: list[Replacement] = []
+    expected = list(directory.stripes)
+    for low, high in zip(cuts[::2], cuts[1::2], strict=False):
+        count = data.draw(st.integers(0, 3))
+        new = [stripe_of(bytes([low, n]) + b"\0\0", b"\0\0") for n in range(count)]
+        replacements.append((low, high, [(stripe, None) for stripe in new]))
+    for low, high, run in reversed(replacements):
+        expected[low:high] = [stripe for stripe, _ in run]
+    after = directory.replaced(replacements)
+    assert after.stripes == expected
+    assert after.lasts == [stripe.last for stripe in expected]
+    assert after.as_object() == Directory(expected).as_object()
+
+
+@given(directories())
+def test_a_stripe_list_is_read_as_it_was_written(directory: Directory) -> None:
+    assert codec.decode_stripes(directory.as_object().encoded) == directory.stripes
+
+
+def persist_with(obj: Index | IndexSegments | Unique) -> Persist:
+    persist = Persist(MemoryBackend(), ObjectCache(1 << 24), Settings(), lambda: 0)
+    persist.store([obj])
+    return persist
+
+
+def commit_on(reference_index: ObjId) -> Commit:
+    return Commit(
+        id=ObjId(bytes(32)),
+        created_micros=0,
+        seq=1,
+        tail=(NO_ANCESTOR,),
+        reference_index=reference_index,
+        incremental=b"\x02\x00",
+    )
+
+
+def test_a_lone_segment_may_be_the_whole_reference_index() -> None:
+    first, last = text_key("a"), text_key("b")
+    index = Index(Segment.build([(first, op_of(1)), (last, op_of(2))]).serialize())
+    found = directory_of(persist_with(index), commit_on(index.id))
+    assert found.stripes == [Stripe(first, last, index.id)]
+
+
+def test_an_empty_segment_is_no_stripe() -> None:
+    index = Index(b"\x02\x00")
+    assert not directory_of(persist_with(index), commit_on(index.id)).stripes
+
+
+def test_a_stripe_list_is_decoded_once() -> None:
+    segments = Directory([stripe_of(b"a\0\0", b"b\0\0")]).as_object()
+    persist, commit = persist_with(segments), commit_on(segments.id)
+    assert directory_of(persist, commit) is directory_of(persist, commit)
+
+
+@pytest.mark.parametrize("encoded", [b"\x0a\x05", b"\x12\x00", b"\x08\x01", b"\x0a\x02\x08\x01"])
+def test_a_damaged_stripe_list_is_reported(encoded: bytes) -> None:
+    segments = IndexSegments(ObjId(b"\x01" * 32), encoded)
+    with pytest.raises(RepositoryCorrupt, match="01" * 32):
+        directory_of(persist_with(segments), commit_on(segments.id))
+
+
+def test_a_reference_index_must_be_an_index() -> None:
+    unique = Unique("content-id", bytes(16))
+    with pytest.raises(RepositoryCorrupt, match="not a reference index"):
+        directory_of(persist_with(unique), commit_on(unique.id))

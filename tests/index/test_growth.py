@@ -1,0 +1,268 @@
+"""However an index grew, spilled and was cut up: it shows what a plain dict shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from morag.backend.base import ObjId
+from morag.backend.memory import MemoryBackend
+from morag.config import Settings
+from morag.index.diff import diff
+from morag.index.directory import segment_of
+from morag.index.keys import ALL, KeyRange, store_key
+from morag.index.layered import CommitIndex, index_of
+from morag.index.ops import ADD, INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, with_action
+from morag.index.spill import grown_index
+from morag.model.keys import ContentKey
+from morag.persist.cache import ObjectCache
+from morag.persist.ids import NO_ANCESTOR
+from morag.persist.objects import Commit, Index
+from morag.persist.persist import Persist
+from tests.index.strategies import LETTERS, op_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TINY = Settings(max_incremental_index_bytes=300, min_index_segment_bytes=300, max_inlined_stripes=2)
+UNIVERSE = [store_key(ContentKey.of(a, b)) for a in LETTERS for b in LETTERS[::3]]
+Changes = dict[bytes, int | None]
+"""What a commit does: numbers are put, None removes a key if it is there."""
+CHANGES = st.dictionaries(st.sampled_from(UNIVERSE), st.none() | st.integers(0, 999), max_size=12)
+BOUNDS = st.sampled_from([*UNIVERSE, b"", b"M\0a", b"N"])
+RANGES = st.builds(KeyRange, BOUNDS, st.none() | BOUNDS)
+
+
+class History:
+    """Commits one after the other, beside the dict that each of them should show."""
+
+    def __init__(self, persist: Persist) -> None:
+        self.persist = persist
+        self.index = index_of(persist, None)
+        self.commit: Commit | None = None
+        self.model: dict[bytes, bytes] = {}
+        self.happened: Counter[str] = Counter()
+
+    def branch(self) -> History:
+        other = History(self.persist)
+        other.index, other.commit, other.model = self.index, self.commit, dict(self.model)
+        return other
+
+    def add(self, changes: Changes) -> None:
+        operations = []
+        for key, number in sorted(changes.items()):
+            if number is not None:
+                self.model[key] = op_of(number)
+                operations.append((key, with_action(ADD, op_of(number))))
+            elif key in self.model:
+                operations.append((key, with_action(REMOVE, self.model.pop(key))))
+        before, parent = self.index, self.commit
+        inherited = (parent.reference_index, parent.stripes) if parent else (None, ())
+        new = grown_index(self.persist, before, inherited, operations)
+        self.persist.store(new.objects)
+        self.commit = Commit(
+            id=ObjId(bytes(32)),
+            created_micros=0,
+            seq=1,
+            tail=(NO_ANCESTOR,),
+            reference_index=new.reference_index,
+            stripes=new.stripes,
+            incremental=new.incremental,
+        )
+        self.index = new.index
+        assert list(new.index.operations()) == operations
+        self._tell(before, new.reference_index)
+
+    def reread(self) -> CommitIndex:
+        """The index as another server sees it, from what is stored."""
+        return index_of(self.persist, self.commit)
+
+    def _tell(self, before: CommitIndex, reference_index: ObjId | None) -> None:
+        """Note what the commit did to the stripes."""
+        old, new = before.directory, self.index.directory
+        if old is new:
+            return
+        happened = self.happened
+        happened["spilled"] += 1
+        happened["as a list of stripes"] += reference_index is not None
+        happened["all stripes gone"] += bool(old) and not new
+        happened["stripes kept"] += bool(old.segment_ids & new.segment_ids)
+        for stripe in new.stripes:
+            covered = [s for s in old.stripes if stripe.first <= s.last and s.first <= stripe.last]
+            happened["stripes joined"] += len(covered) > 1
+        for stripe in old.stripes:
+            inside = [s for s in new.stripes if stripe.first <= s.last and s.first <= stripe.last]
+            happened["a stripe cut up"] += len(inside) > 1
+
+
+def tiny_persist(cache_bytes: int = 1 << 24) -> Persist:
+    return Persist(MemoryBackend(), ObjectCache(cache_bytes), TINY, lambda: 0)
+
+
+def check(index: CommitIndex, model: dict[bytes, bytes], ranges: Sequence[KeyRange] = ()) -> None:
+    expected = sorted((key, op[1:]) for key, op in model.items())
+    assert [(key, op[1:]) for key, op in index.items()] == expected
+    for key in UNIVERSE:
+        found = index.get(key)
+        assert (found and found[1:]) == (model[key][1:] if key in model else None)
+    for range in ranges:
+        assert [(key, op[1:]) for key, op in index.items(range)] == [
+            entry for entry in expected if within(range, entry[0])
+        ]
+
+
+def check_stripes(persist: Persist, index: CommitIndex) -> None:
+    """Stripes rise, do not overlap, and span exactly their keys; nothing is marked in vain."""
+    stripes = index.directory.stripes
+    for stripe in stripes:
+        keys = segment_of(persist.fetch(Index, stripe.segment)).keys
+        assert (stripe.first, stripe.last) == (keys[0], keys[-1])
+    assert all(one.last < other.first for one, other in pairwise(stripes))
+    if not stripes:
+        assert INCREMENTAL_REMOVE[0] not in {op[0] for op in index.incremental.ops}
+
+
+def within(range: KeyRange, key: bytes) -> bool:
+    return range.lower <= key and (range.upper is None or key < range.upper)
+
+
+def expected_diff(
+    one: dict[bytes, bytes], other: dict[bytes, bytes], range: KeyRange
+) -> list[tuple[bytes, bytes | None, bytes | None]]:
+    found = []
+    for key in sorted(one.keys() | other.keys()):
+        left, right = one.get(key), other.get(key)
+        if within(range, key) and left != right:
+            found.append((key, left and left[1:], right and right[1:]))
+    return found
+
+
+def found_diff(
+    one: CommitIndex, other: CommitIndex, range: KeyRange
+) -> list[tuple[bytes, bytes | None, bytes | None]]:
+    return [
+        (key, left and left[1:], right and right[1:])
+        for key, left, right in diff(one, other, range)
+    ]
+
+
+@given(st.lists(CHANGES, max_size=25), st.lists(RANGES, max_size=3))
+def test_any_history_shows_what_a_dict_shows(
+    commits: list[Changes], ranges: list[KeyRange]
+) -> None:
+    history = History(tiny_persist())
+    for changes in commits:
+        history.add(changes)
+        check(history.index, history.model)
+    for what in history.happened:
+        event(what)
+    check(history.reread(), history.model, ranges)
+    check_stripes(history.persist, history.reread())
+
+
+@given(
+    st.lists(CHANGES, max_size=10),
+    st.lists(CHANGES, max_size=6),
+    st.lists(CHANGES, max_size=6),
+    RANGES,
+)
+def test_a_diff_of_two_branches_is_that_of_two_dicts(
+    common: list[Changes], ours: list[Changes], theirs: list[Changes], range: KeyRange
+) -> None:
+    one = History(tiny_persist())
+    for changes in common:
+        one.add(changes)
+    other = one.branch()
+    for history, commits in ((one, ours), (other, theirs)):
+        for changes in commits:
+            history.add(changes)
+    event("stripes shared" if one.index.directory is other.index.directory else "stripes differ")
+    for bounds in (ALL, range):
+        expected = expected_diff(one.model, other.model, bounds)
+        assert found_diff(one.index, other.index, bounds) == expected
+        assert found_diff(one.reread(), other.reread(), bounds) == expected
+
+
+@pytest.mark.parametrize("cache_bytes", [1 << 24, 0], ids=["cached", "uncached"])
+def test_a_long_history_goes_through_every_shape(cache_bytes: int) -> None:
+    """It fills up, churns, is emptied, and fills again."""
+    random = Random(17)
+    history = History(tiny_persist(cache_bytes))
+    for step in range(300):
+        removing = 0.95 if 150 <= step < 200 else 0.35
+        changes: Changes = {
+            key: None if random.random() < removing else random.randrange(1000)
+            for key in random.sample(UNIVERSE, random.choice((1, 2, 3, 20)))
+        }
+        if step == 200:
+            changes = dict.fromkeys(history.model)
+        if 200 < step < 215:
+            changes = {UNIVERSE[0]: step}
+        history.add(changes)
+        bounds = sorted(random.sample(UNIVERSE, 2))
+        check(history.reread(), history.model, [KeyRange(*bounds), KeyRange(bounds[1])])
+        check_stripes(history.persist, history.index)
+    assert +history.happened == history.happened, "everything happened at least once"
+    assert history.happened.keys() == {
+        "spilled",
+        "as a list of stripes",
+        "all stripes gone",
+        "stripes kept",
+        "stripes joined",
+        "a stripe cut up",
+    }
+
+
+def test_few_long_keys_spill_into_one_stripe_each() -> None:
+    """Each entry alone is larger than a stripe should be."""
+    history = History(tiny_persist())
+    keys = [store_key(ContentKey.of(letter * 490)) for letter in "abc\uffff"]
+    history.add(dict.fromkeys(keys, 1))
+    history.add({})
+    check(history.reread(), history.model)
+    assert len(history.index.directory) == len(keys)
+
+
+def test_a_commit_keeps_its_own_operations_out_of_the_reference_index() -> None:
+    history = History(tiny_persist())
+    history.add(dict.fromkeys(UNIVERSE[:30], 1))
+    assert not history.index.directory, "there is nothing to spill but the commit's own"
+    history.add({UNIVERSE[0]: None, UNIVERSE[40]: 2})
+    assert [op[:1] for op in history.index.incremental.ops] == [REMOVE, ADD]
+    assert len(history.index.directory) > 2
+    history.add({UNIVERSE[1]: 3})
+    assert sorted(op[:1] for op in history.index.incremental.ops) == [
+        ADD,
+        INCREMENTAL_ADD,
+        INCREMENTAL_REMOVE,
+    ]
+
+
+def test_a_diff_reads_only_what_may_differ() -> None:
+    persist = tiny_persist(0)
+    one = History(persist)
+    for start in range(0, len(UNIVERSE), 10):
+        one.add(dict.fromkeys(UNIVERSE[start : start + 10], 1))
+    one.add({})
+    other = one.branch()
+    for number in range(2, 10):
+        other.add(dict.fromkeys(UNIVERSE[:4], number))
+        other.add(dict.fromkeys(UNIVERSE[4:8], number))
+    expected = expected_diff(one.model, other.model, ALL)
+    assert len(expected) == 8
+    overlay = one.index.incremental.keys + other.index.incremental.keys
+    shared = one.index.directory.segment_ids & other.index.directory.segment_ids
+    unread = [
+        stripe.segment
+        for stripe in one.index.directory.stripes
+        if stripe.segment in shared and not any(stripe.first <= k <= stripe.last for k in overlay)
+    ]
+    assert len(unread) > 3
+    persist._backend.delete_rows("", unread)
+    assert found_diff(one.index, other.index, ALL) == expected

@@ -1,0 +1,195 @@
+"""A segment behaves like a sorted dict, and its bytes do not depend on how it came about."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import event, example, given
+from hypothesis import strategies as st
+
+from morag.backend.base import ObjId
+from morag.errors import RepositoryCorrupt
+from morag.index.keys import KeyRange, key_text, store_key, text_key
+from morag.index.ops import ADD, make_op
+from morag.index.segment import EMPTY, Change, Segment
+from morag.model.keys import ContentKey
+from tests.index.strategies import ENTRIES, KEYS, OPS, op_of
+
+Model = dict[bytes, bytes]
+
+# As long as values get, and such that a search for entries falls out of step on them.
+ODD_OPS = st.binary(max_size=100).map(lambda value: make_op(ADD, 1, ObjId(value), bytes(16)))
+CHANGES = st.dictionaries(KEYS, st.none() | OPS, max_size=30)
+
+
+def built(model: Model) -> Segment:
+    return Segment.build(sorted(model.items()))
+
+
+def written(model: Model) -> bytes:
+    """The bytes of the format, written out plainly."""
+    out = bytearray(b"\x02")
+    assert len(model) < 128
+    out.append(len(model))
+    previous: bytes | None = None
+    for text, op in sorted(
+        ((key_text(key), op) for key, op in model.items()),
+        key=lambda entry: entry[0].encode("utf-16-be"),
+    ):
+        key = text.encode() + b"\0\0"
+        shared = 0
+        if previous is not None:
+            while previous[shared] == key[shared]:
+                shared += 1
+            assert len(previous) - shared < 128
+            out.append(len(previous) - shared)
+        out += key[shared:] + op
+        previous = key
+    return bytes(out)
+
+
+def like(segment: Segment, model: Model) -> bool:
+    """Whether keys, entries and bytes are those of the model."""
+    return list(segment.items()) == sorted(model.items()) and segment.serialize() == written(model)
+
+
+@given(ENTRIES)
+def test_a_segment_is_written_in_the_format(model: Model) -> None:
+    assert like(built(model), model)
+
+
+@given(ENTRIES)
+def test_a_segment_is_read_as_it_was_written(model: Model) -> None:
+    segment = Segment.decode(written(model))
+    assert like(segment, model)
+    assert segment.heads == built(model).heads
+
+
+@given(st.dictionaries(KEYS, OPS | ODD_OPS, min_size=1, max_size=20))
+def test_values_may_have_any_length(model: Model) -> None:
+    assert like(Segment.decode(written(model)), model)
+
+
+@given(ENTRIES)
+def test_the_older_version_without_a_count_is_read(model: Model) -> None:
+    data = written(model)
+    assert like(Segment.decode(b"\x01" + data[2:]), model)
+
+
+def test_long_keys_and_many_entries_take_longer_numbers() -> None:
+    keys = [store_key(ContentKey.of("x" * 300, f"{n:05}" + "y" * (n % 7))) for n in range(300)]
+    keys += [store_key(ContentKey.of("z" * 250 + str(n), "\uff5e" * 200)) for n in range(10, 99)]
+    model = {key: op_of(n) for n, key in enumerate(keys)}
+    segment = Segment.decode(built(model).serialize())
+    assert list(segment.items()) == sorted(model.items())
+    assert segment.heads == built(model).heads
+
+
+@given(ENTRIES, CHANGES)
+@example({b"a\0\0": op_of(1), b"b\0\0": op_of(2)}, {b"a\0\0": None, b"b\0\0": None})
+def test_changes_are_those_of_a_dict(model: Model, changes: dict[bytes, bytes | None]) -> None:
+    segment = built(model)
+    after = {key: op for key, op in {**model, **changes}.items() if op is not None}
+    event("rebuilt" if 4 * len(changes) > len(model) else "spliced")
+    assert like(segment.changed(sorted(changes.items())), after)
+    assert like(segment, model), "the segment itself stays as it is"
+
+
+@given(st.dictionaries(KEYS, OPS, min_size=20, max_size=40), st.data())
+def test_few_changes_are_spliced_to_the_same_bytes(model: Model, data: st.DataObject) -> None:
+    some = st.sampled_from(sorted(model)) | KEYS
+    changes = data.draw(st.dictionaries(some, st.none() | OPS, max_size=len(model) // 4))
+    after = {key: op for key, op in {**model, **changes}.items() if op is not None}
+    changed: list[Change] = sorted(changes.items())
+    assert like(Segment.decode(written(model)).changed(changed), after)
+
+
+@given(ENTRIES, KEYS)
+def test_a_key_is_found_where_it_is(model: Model, key: bytes) -> None:
+    segment = built(model)
+    assert segment.find(key) == model.get(key)
+    for known in model:
+        assert segment.find(known) == model[known]
+
+
+@given(ENTRIES, KEYS, st.none() | KEYS)
+def test_a_slice_is_what_lies_within(model: Model, lower: bytes, upper: bytes | None) -> None:
+    inside = {k: op for k, op in model.items() if lower <= k and (upper is None or k < upper)}
+    assert built(model).slice(KeyRange(lower, upper)) == sorted(inside.items())
+
+
+@given(ENTRIES, st.integers(1, 40))
+def test_parts_are_nearly_equal_and_join_to_the_whole(model: Model, parts: int) -> None:
+    divided = built(model).divided(parts)
+    assert len(divided) == min(parts, len(model))
+    assert all(like(part, dict(part.items())) for part in divided)
+    if divided:
+        assert {len(part) for part in divided[:-1]} <= {max(1, len(model) // parts)}
+        assert len(divided[-1]) >= len(divided[0])
+    joined = EMPTY
+    for part in divided:
+        joined = joined.joined(part)
+    assert like(joined, model)
+
+
+SOUND = [
+    built({store_key(ContentKey.of("db", name)): op_of(n) for n, name in enumerate("abcdef")}),
+    built({store_key(ContentKey.of("\uff5e", name)): op_of(n) for n, name in enumerate("abé")}),
+    built({text_key("a"): op_of(1), text_key("b"): make_op(ADD, 1, ObjId(b"odd"), bytes(16))}),
+]
+
+
+@given(
+    st.sampled_from([segment.serialize() for segment in SOUND]),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    st.integers(0, 500),
+)
+def test_damaged_bytes_are_reported_as_damage(
+    data: bytes, hits: list[tuple[int, int]], size: int
+) -> None:
+    damaged = bytearray(data)
+    for at, byte in hits:
+        damaged[at % len(damaged)] = byte
+    with suppress(RepositoryCorrupt):
+        segment = Segment.decode(bytes(damaged[:size]))
+        # What could be read can be used.
+        for key in segment.keys:
+            assert key.endswith(b"\0\0")
+            key_text(key)
+        assert all(op[1] < 128 for op in segment.ops)
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_reported_as_damage(data: bytes) -> None:
+    for prefix in (b"", b"\x01", b"\x02\x01", b"\x02\x02a\0\0" + op_of(1)):
+        with suppress(RepositoryCorrupt):
+            Segment.decode(prefix + data)
+
+
+ONE = b"a\0\0" + op_of(1)
+LONG = make_op(ADD, 1, ObjId(b"odd"), bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "index"),
+        (b"\x03\x00", "version 3"),
+        (b"\x02\x01", "missing"),
+        (b"\x02\x02" + ONE, "2 entries and has 1"),
+        (b"\x02\x00" + ONE, "0 entries and has 1"),
+        (b"\x02\x01" + ONE[:-1], "cut short"),
+        (b"\x02\x01" + ONE + b"\0", "index"),
+        (b"\x02\x01a\0\0X" + op_of(1)[1:], "action 88"),
+        (b"\x02\x01a\0\0N\x80" + op_of(1)[2:], "payload"),
+        (b"\x02\x02" + ONE + b"\x09b\0\0" + op_of(1), "drops more"),
+        (b"\x02\x02" + ONE + b"\x09b\0\0" + LONG, "drops more"),
+        (b"\x02\x02" + ONE + b"\x01\0" + op_of(1), "does not end"),
+        (b"\x02\x02" + ONE + b"\x01\0" + LONG, "does not end"),
+        (b"\x02\x01\xff\0\0" + op_of(1), "utf-8"),
+    ],
+)
+def test_damage_is_explained(data: bytes, reason: str) -> None:
+    with pytest.raises(RepositoryCorrupt, match=reason):
+        Segment.decode(data)
