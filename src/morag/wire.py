@@ -57,7 +57,10 @@ def int_field(number: int, value: int) -> bytes:
 
 
 def bytes_field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | BYTES) + varint(len(data)) + data
+    size = len(data)
+    if number < 16 and size < 128:  # Nearly all: tag and size take a byte each.
+        return b"%c%c%b" % (number << 3 | BYTES, size, data)
+    return varint(number << 3 | BYTES) + varint(size) + data
 
 
 def text_field(number: int, text: str) -> bytes:

@@ -197,7 +197,7 @@ os._exit(0)
 
 
 class SlowDisk:
-    """A RocksDB whose syncs wait until the test lets them go, or fail if it says so."""
+    """A RocksDB whose syncs wait until the test lets them go, and fail after the first if asked."""
 
     def __init__(self, db: Rdict) -> None:
         self._db = db
@@ -209,7 +209,7 @@ class SlowDisk:
         self.syncs += 1
         self.syncing.set()
         assert self.go.wait(timeout=30)
-        if self.error is not None:
+        if self.error is not None and self.syncs > 1:
             raise self.error
         self._db.flush_wal(sync)
 
@@ -288,10 +288,13 @@ class TestRocksDBSync:
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         disk.error = OSError("no space left")
+        first = pool.submit(backend.insert_rows, "r", [a_row("first")])
+        assert disk.syncing.wait(timeout=30)
         failing = [pool.submit(create, backend, Ref(f"{n}", an_id(n))) for n in range(8)]
-        while backend._written < 1 + 8:
+        while backend._written < 2 + 8:
             assert not any(each.done() for each in failing)
         disk.go.set()
+        assert first.result(timeout=30)
         for each in failing:
             with pytest.raises(OSError, match="no space left"):
                 each.result(timeout=30)
@@ -387,22 +390,26 @@ class TestSQLiteSharing:
         self, tmp_path: Path
     ) -> None:
         code = f"""
+import os
 from msgspec.structs import replace
-from morag.backend.base import Ref
+from morag.backend.base import UNIQUE_KIND, Ref, RefSwap
 from morag.backend.sqlite import SQLiteBackend
-from morag.testing.backend_contract import an_id, create, move, read
+from morag.testing.backend_contract import a_row, an_id, create, read
 backend = SQLiteBackend({str(tmp_path / "morag.db")!r}, sync=False)
 create(backend, Ref("count", an_id(0), created_micros=1))
-for _ in range(50):
+for n in range(50):
+    unique = a_row((os.getpid(), n), UNIQUE_KIND)
     while True:
         now = read(backend, "count")
-        if move(backend, now, replace(now, created_micros=now.created_micros + 1)):
+        new = replace(now, created_micros=now.created_micros + 1)
+        if backend.apply("r", [unique], RefSwap("count", now, new)).swapped:
             break
 backend.close()
 """
         assert at_once(run, [code] * 4) == [""] * 4
         backend = SQLiteBackend(tmp_path / "morag.db")
         assert read(backend, "count").created_micros == 1 + 4 * 50
+        assert len(list(backend.scan_rows("r"))) == 4 * 50
         backend.close()
 
     def test_a_closed_backend_refuses(self, tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ UNIQUE_KIND = "u"
 """The one kind of row that must be new when it is inserted through `apply`."""
 
 
-class PreviousPointer(Struct, frozen=True):
+class PreviousPointer(Struct, frozen=True, gc=False):
     """Where a ref pointed before, and until when."""
 
     pointer: ObjId
     until_micros: int
 
 
-class Ref(Struct, frozen=True):
+class Ref(Struct, frozen=True, gc=False):
     """A named pointer to a commit: the only thing in a repository that ever changes."""
 
     name: str
@@ -38,7 +38,7 @@ class Ref(Struct, frozen=True):
         return self.name, self.pointer, self.deleted, self.created_micros, self.extended_info
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """A stored object.
 
     `data` is the original's ObjProto without its last field, `referenced`: each engine keeps that
@@ -68,7 +68,7 @@ class Applied(Struct, frozen=True):
     new: frozenset[ObjId] = frozenset()
 
 
-class LogRow(Struct, frozen=True):
+class LogRow(Struct, frozen=True, gc=False):
     """One line of the ref-log. Keys rise with time and are unique; the data is opaque here."""
 
     key: bytes

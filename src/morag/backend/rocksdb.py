@@ -56,9 +56,10 @@ class RocksDBBackend:
     for as long as the disk takes. Whoever finds no sync under way does one for all who have
     written so far.
 
-    So a write can be seen before it is durable. For rows that does no harm: they are found through
-    refs, and whatever builds on them comes later in the log. A ref however shows its durable value
-    until the sync is done, and the next swap of the same ref waits for that.
+    So a write can be seen before it is durable. For rows that does no harm: whatever builds on
+    them comes later in the log, so it is lost with them or not at all. A ref however is shown to
+    clients; it keeps its durable value until the sync is done, and the next swap of the same ref
+    waits for that.
     """
 
     def __init__(self, path: Path | str, sync: bool = True) -> None:

@@ -30,9 +30,9 @@ class Directory:
     many thousand stripes encodes those few only.
     """
 
-    def __init__(self, stripes: list[Stripe]) -> None:
+    def __init__(self, stripes: list[Stripe], lasts: list[bytes] | None = None) -> None:
         self.stripes = stripes
-        self.lasts = [stripe.last for stripe in stripes]
+        self.lasts = [stripe.last for stripe in stripes] if lasts is None else lasts
 
     @cached_property
     def segment_ids(self) -> frozenset[ObjId]:
@@ -52,14 +52,15 @@ class Directory:
 
     def replaced(self, replacements: Sequence[Replacement]) -> Directory:
         """A copy with runs of stripes replaced; the runs are disjoint and in order."""
-        stripes = self.stripes.copy()
+        stripes, lasts = self.stripes.copy(), self.lasts.copy()
         encoded, hashed = self._encoded.copy(), self._hashed.copy()
         for low, high, new in reversed(replacements):
             run = [stripe for stripe, _ in new]
             stripes[low:high] = run
+            lasts[low:high] = [stripe.last for stripe in run]
             encoded[low:high] = [codec.encoded_stripe(1, stripe) for stripe in run]
             hashed[low:high] = [_hashed(stripe) for stripe in run]
-        changed = Directory(stripes)
+        changed = Directory(stripes, lasts)
         changed._encoded, changed._hashed = encoded, hashed
         return changed
 

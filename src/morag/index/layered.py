@@ -26,8 +26,17 @@ _AHEAD: Final = 16  # Stripes that a scan reads in one go.
 
 
 class CommitIndex:
-    def __init__(self, persist: Persist, incremental: Segment, directory: Directory) -> None:
+    """`own` are the keys of the commit's own operations, where the maker has them at hand."""
+
+    def __init__(
+        self,
+        persist: Persist,
+        incremental: Segment,
+        directory: Directory,
+        own: list[bytes] | None = None,
+    ) -> None:
         self._persist = persist
+        self._own = own
         self.incremental = incremental
         self.directory = directory
 
@@ -63,7 +72,12 @@ class CommitIndex:
 
     def operations(self) -> Iterator[Entry]:
         """What the commit itself did."""
-        return (entry for entry in self.incremental.items() if is_current(entry[1]))
+        if self._own is None:
+            self._own = [key for key, op in self.incremental.items() if is_current(op)]
+        for key in self._own:
+            op = self.incremental.find(key)
+            assert op is not None, "own keys are in the incremental index"
+            yield key, op
 
     def with_only(self, directory: Directory) -> CommitIndex:
         """A part of this commit's reference index, without the incremental one."""

@@ -16,7 +16,6 @@ from morag.backend.base import ObjId
 from morag.index.directory import Directory, segments_of
 from morag.index.layered import CommitIndex
 from morag.index.ops import (
-    ADD,
     INCREMENTAL_ADD,
     INCREMENTAL_REMOVE,
     NONE,
@@ -60,26 +59,28 @@ def grown_index(
     `inherited` is how the parent refers to its reference index: unless the index spills, the new
     commit does so in the same way.
     """
-    settings = persist.settings
-    grown = _aged(parent).changed(operations)
+    changes = _aged(parent)
+    changes.update(operations)
+    grown = parent.incremental.changed(sorted(changes.items()))
     incremental = grown.serialize()
-    if len(incremental) <= settings.max_incremental_index_bytes:
-        index = CommitIndex(persist, grown, parent.directory)
+    if len(incremental) <= persist.settings.max_incremental_index_bytes:
+        index = CommitIndex(persist, grown, parent.directory, [key for key, _ in operations])
         return NewIndex(index, incremental, *inherited)
     return _spilled(persist, parent.directory, grown)
 
 
-def _aged(parent: CommitIndex) -> Segment:
-    """The parent's incremental index as its child sees it: nothing in it is the child's own."""
-    changes: list[Change] = []
+def _aged(parent: CommitIndex) -> dict[bytes, bytes | None]:
+    """The parent's own operations as its child sees them: as those of somebody earlier.
+
+    Where there is no reference index yet, nothing needs to remember what is gone.
+    """
     striped = bool(parent.directory)
-    for key, op in parent.incremental.items():
-        if is_current(op):
-            if op[:1] == ADD:
-                changes.append((key, with_action(INCREMENTAL_ADD, op)))
-            else:
-                changes.append((key, with_action(INCREMENTAL_REMOVE, op) if striped else None))
-    return parent.incremental.changed(changes)
+    return {
+        key: with_action(INCREMENTAL_ADD, op)
+        if exists(op)
+        else (with_action(INCREMENTAL_REMOVE, op) if striped else None)
+        for key, op in parent.operations()
+    }
 
 
 def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex:
@@ -97,7 +98,7 @@ def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex
         index for _, _, run in replacements for _, index in run if index is not None
     ]
     incremental = Segment.build(kept)
-    index = CommitIndex(persist, incremental, after)
+    index = CommitIndex(persist, incremental, after, incremental.keys)
     if len(after) <= settings.max_inlined_stripes:
         stripes = tuple(after.stripes)
         return NewIndex(index, incremental.serialize(), None, stripes, tuple(objects))

@@ -14,7 +14,7 @@ MAX_LENGTH: Final = 500
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
 
 
-class ContentKey(Struct, frozen=True):
+class ContentKey(Struct, frozen=True, gc=False):
     """A path of names, such as `db.orders`. Case matters and is kept.
 
     A key may be built with anything in it; `check_key` decides whether it may be stored.

@@ -10,7 +10,7 @@ from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """A key, and what it holds. The content is there only when it was asked for."""
 
     key: ContentKey

@@ -85,7 +85,7 @@ def decode_stripes(encoded: bytes) -> list[Stripe]:
 
 def _encode_commit(c: Commit) -> bytes:
     parts = [int_field(1, c.created_micros), int_field(2, c.seq)]
-    parts += [b"\x1a" + varint(len(id)) + id for id in c.tail]
+    parts += [b"\x1a\x20" + id for id in c.tail]  # Ids of commits always have 32 bytes.
     parts += [bytes_field(4, id) for id in c.merge_parents]
     parts += [bytes_field(5, _encode_header(name, values)) for name, values in c.headers]
     if c.message:
@@ -269,6 +269,8 @@ def _decode_unique(_: ObjId, data: bytes) -> Unique:
 
 
 def _encode_header(name: str, values: tuple[str, ...]) -> bytes:
+    if len(values) == 1:
+        return text_field(1, name) + text_field(2, values[0])
     return text_field(1, name) + b"".join([text_field(2, value) for value in values])
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from morag.backend.base import UNIQUE_KIND, ObjId
 from morag.persist import ids
@@ -84,7 +85,7 @@ class Commit(Struct, frozen=True, kw_only=True):
         return bool(self.stripes) or self.reference_index is not None
 
 
-class RefObj(Struct, frozen=True):
+class RefObj(Struct, frozen=True, gc=False):
     """How a reference came into being; what recovery restores a lost row from."""
 
     kind_letter: ClassVar[str] = "r"
@@ -99,18 +100,18 @@ class RefObj(Struct, frozen=True):
         return ids.ref_id(self.name, self.initial_pointer, self.created_micros)
 
 
-class Value(Struct, frozen=True, dict=True):
-    """One version of a content."""
+class Value(Struct, frozen=True, gc=False):
+    """One version of a content. Its id is computed when it is made: every user needs it."""
 
     kind_letter: ClassVar[str] = "v"
 
     content_id: str
     payload: int
     data: bytes
+    id: ObjId = ObjId(b"")
 
-    @cached_property
-    def id(self) -> ObjId:
-        return ids.value_id(self.content_id, self.payload, self.data)
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", ids.value_id(self.content_id, self.payload, self.data))
 
 
 class Index(Struct, frozen=True, dict=True):
@@ -185,17 +186,17 @@ class Tag(Struct, frozen=True):
         return ids.tag_id(self.message, self.headers, self.signature)
 
 
-class Unique(Struct, frozen=True):
+class Unique(Struct, frozen=True, gc=False):
     """A claim on a value that must be used once, such as a new content id."""
 
     kind_letter: ClassVar[str] = UNIQUE_KIND
 
     space: str
     value: bytes
+    id: ObjId = ObjId(b"")
 
-    @property
-    def id(self) -> ObjId:
-        return ids.unique_id(self.space, self.value)
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", ids.unique_id(self.space, self.value))
 
 
 Obj: TypeAlias = Commit | RefObj | Value | Index | IndexSegments | StringObj | Tag | Unique

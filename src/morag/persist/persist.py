@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -10,7 +10,7 @@ from morag.backend.base import AppliesAtOnce, KeepsRefLog, PreviousPointer, RefS
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.persist.cache import ObjectCache
 from morag.persist.codec import decode, encode
-from morag.persist.objects import Commit, Unique
+from morag.persist.objects import Commit, Index, IndexSegments, Unique
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Obj")
 
-_FRESH_CACHE_BYTES = 32 * 1024 * 1024
+_FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
+_KEPT: Final = frozenset({Commit, Index, IndexSegments})
 
 
 class ObjectMissing(RepositoryCorrupt):
@@ -126,7 +127,9 @@ class Persist:
                 return None
             self.append_log(log)
         for obj in objs:
-            if type(obj) is not Unique:  # Claimed once, and never read again.
+            # What the next commit needs. Values are for readers, who come later if at all, and a
+            # large commit's values would push out the indexes.
+            if type(obj) in _KEPT:
                 self._cache.put(obj)
         return moved
 

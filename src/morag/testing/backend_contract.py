@@ -112,6 +112,11 @@ class BackendContract:
             assert not move(backend, other, MOVED), other
             assert not move(backend, other, None), other
         assert read(backend, MAIN.name) == MAIN
+        informed = replace(MAIN, name="informed", extended_info=an_id("info"))
+        create(backend, informed)
+        assert not move(backend, replace(informed, extended_info=None), None)
+        assert not move(backend, replace(informed, extended_info=an_id("other")), None)
+        assert read(backend, "informed") == informed
 
     def test_every_field_of_a_ref_comes_back(self, backend: Backend) -> None:
         for number, ref in enumerate(
@@ -178,19 +183,24 @@ class BackendContract:
 
     def test_no_move_is_lost_when_many_count_on_one_ref(self, backend: Backend) -> None:
         create(backend, Ref("count", an_id(0), created_micros=1))
-
-        def count(times: int) -> int:
-            tries = 0
-            for _ in range(times):
-                while True:
-                    tries += 1
-                    now = read(backend, "count")
-                    if move(backend, now, replace(now, created_micros=now.created_micros + 1)):
-                        break
-            return tries
-
-        assert sum(at_once(count, [5] * THREADS)) >= 5 * THREADS
+        at_once(lambda _: count(backend, 5), range(THREADS))
         assert read(backend, "count").created_micros == 1 + 5 * THREADS
+
+    def test_those_who_move_and_those_who_insert_do_not_hinder_each_other(
+        self, backend: Backend
+    ) -> None:
+        create(backend, Ref("count", an_id(0), created_micros=1))
+
+        def work(thread: int) -> None:
+            if thread % 2:
+                count(backend, 10)
+            else:
+                for n in range(20):
+                    assert backend.insert_rows("r", [a_row((thread, n))])
+
+        at_once(work, range(THREADS))
+        assert read(backend, "count").created_micros == 1 + 10 * THREADS // 2
+        assert len(list(backend.scan_rows("r"))) == 20 * THREADS // 2
 
     def test_inserting_reports_what_was_new(self, backend: Backend) -> None:
         first, second = a_row(1), a_row(2, "c")
@@ -611,6 +621,15 @@ def move(backend: Backend, expected: Ref, new: Ref | None) -> bool:
 
 def read(backend: Backend, name: str) -> Ref:
     return backend.read_refs("r", [name])[name]
+
+
+def count(backend: Backend, times: int) -> None:
+    """Move the ref `count` so many times, each time from wherever it is by then."""
+    for _ in range(times):
+        while True:
+            now = read(backend, "count")
+            if move(backend, now, replace(now, created_micros=now.created_micros + 1)):
+                break
 
 
 def line(number: int) -> LogRow:
