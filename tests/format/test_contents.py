@@ -145,7 +145,6 @@ def test_content_without_an_id_cannot_be_stored() -> None:
         Value(ID, 1, text_field(5, ID)),
         Value(ID, 2, value_of_content(TABLE).data),
         Value(ID, 6, value_of_content(TABLE).data),
-        Value(ID, 200, value_of_content(TABLE).data),
         Value(ID, 1, value_of_content(TABLE).data + bytes_field(6, b"")),
         Value(ID, 1, bytes_field(2, int_field(1, 7)) + text_field(5, ID)),  # No location.
         Value(ID, 1, int_field(2, 7)),

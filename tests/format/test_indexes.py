@@ -17,7 +17,7 @@ NEVER_SPILLS = Settings(max_incremental_index_bytes=1 << 30)
 
 
 def stored_indexes() -> list[bytes]:
-    segments = [index.index for index in golden.of_kind(Index).values()]
+    segments = [index.encoded for index in golden.of_kind(Index).values()]
     return segments + [commit.incremental for commit in golden.of_kind(Commit).values()]
 
 

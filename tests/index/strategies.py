@@ -14,6 +14,8 @@ LETTERS = "ab.Zzß\u07ff\ud7ff\ue000\uff5e\uffff\U00010000\U0001f600\U0010ffff"
 ELEMENTS = st.text(LETTERS, min_size=1, max_size=4)
 CONTENT_KEYS = st.lists(ELEMENTS, min_size=1, max_size=3).map(lambda e: ContentKey(tuple(e)))
 KEYS = CONTENT_KEYS.map(store_key)
+POOL = [store_key(ContentKey.of(a, b)) for a in LETTERS for b in LETTERS]
+"""Keys that are cheap to draw, for tests that need many."""
 
 
 def op_of(number: int, action: bytes = NONE) -> bytes:

@@ -20,7 +20,7 @@ from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Commit, Index, IndexSegments, Stripe, Unique
 from morag.persist.persist import Persist
-from tests.index.strategies import KEYS, op_of
+from tests.index.strategies import KEYS, POOL, op_of
 
 
 def stripe_of(first: bytes, last: bytes) -> Stripe:
@@ -29,7 +29,7 @@ def stripe_of(first: bytes, last: bytes) -> Stripe:
 
 @st.composite
 def directories(draw: st.DrawFn) -> Directory:
-    keys = sorted(draw(st.sets(KEYS, min_size=2, max_size=20)))
+    keys = sorted(draw(st.sets(st.sampled_from(POOL), min_size=2, max_size=20)))
     stripes = []
     while len(keys) > 1:
         wide = draw(st.booleans())

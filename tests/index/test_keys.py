@@ -20,11 +20,10 @@ from morag.index.keys import (
 from morag.model.keys import ContentKey
 from tests.index.strategies import CONTENT_KEYS
 
-ANY_ELEMENT = st.text(
-    st.characters(exclude_categories=["Cs"], min_codepoint=0x20), min_size=1, max_size=6
-)
+ALLOWED = st.characters(exclude_categories=["Cs"], min_codepoint=0x20, exclude_characters="\x7f")
+ANY_ELEMENT = st.text(ALLOWED, min_size=1, max_size=6)
 ANY_KEY = st.lists(ANY_ELEMENT, min_size=1, max_size=4).map(lambda e: ContentKey(tuple(e)))
-NAMES = st.text(st.characters(exclude_categories=["Cs"], min_codepoint=0x20), max_size=6)
+NAMES = st.text(ALLOWED, max_size=6)
 
 
 def java_order(text: str) -> bytes:

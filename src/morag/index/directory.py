@@ -108,10 +108,7 @@ def directory_of(persist: Persist, commit: Commit) -> Directory:
 
 def segment_of(index: Index) -> Segment:
     """The segment in its decoded form, decoded at most once while it is cached."""
-    segment: Segment | None = index.memo.form
-    if segment is None:
-        segment = index.memo.form = Segment.decode(index.index)
-    return segment
+    return index.decoded(Segment.decode)
 
 
 def segments_of(persist: Persist, stripes: Iterable[Stripe]) -> list[Segment]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest
-from morag.model.keys import ContentKey
+from morag.model.keys import ContentKey, check_key
 from morag.persist.order import key_from_utf8, key_to_utf8, sortable
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def contents_range(
     keys: Iterable[ContentKey] = (),
 ) -> KeyRange:
     """Both bounds are part of the range, and so is the key that is the prefix itself."""
-    found = CONTENTS
+    found, keys = CONTENTS, tuple(keys)
+    for bound in (min_key, max_key, prefix, *keys):
+        if bound is not None:
+            check_key(bound)
     if prefix is not None:
         if min_key is not None or max_key is not None:
             raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _STRIPE_ENTRY_BYTES: Final = 96  # What one more stripe adds to the list of stripes, about.
 _INDEX_ENTRY_BYTES: Final = 64
+_LARGEST_LIMIT_BYTES: Final = 50 * 1024
 
 
 class NewIndex(Struct, frozen=True):
@@ -63,7 +64,7 @@ def grown_index(
     changes.update(operations)
     grown = parent.incremental.changed(sorted(changes.items()))
     incremental = grown.serialize()
-    if len(incremental) <= persist.settings.max_incremental_index_bytes:
+    if len(incremental) <= _limit_bytes(persist.settings, parent.directory):
         index = CommitIndex(persist, grown, parent.directory, [key for key, _ in operations])
         return NewIndex(index, incremental, *inherited)
     return _spilled(persist, parent.directory, grown)
@@ -94,6 +95,9 @@ def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex
     settings = persist.settings
     replacements = _changed_runs(persist, directory, spilled) if spilled else []
     after = directory.replaced(replacements) if replacements else directory
+    persist.demote(
+        stripe.segment for low, high, _ in replacements for stripe in directory.stripes[low:high]
+    )
     objects: list[Index | IndexSegments] = [
         index for _, _, run in replacements for _, index in run if index is not None
     ]
@@ -117,7 +121,7 @@ def _changed_runs(
             return []
         whole = Segment.build(entries)
         size = len(whole.serialize())
-        return [(0, 0, _stripes(whole, size, _target_bytes(persist.settings, size)))]
+        return [(0, 0, _stripes(whole, size, _target_bytes(persist.settings, directory, size)))]
 
     touched: dict[int, list[Change]] = {}
     for change in spilled:
@@ -126,7 +130,8 @@ def _changed_runs(
         zip(touched, segments_of(persist, [directory.stripes[at] for at in touched]), strict=True)
     )
     sizes = sum(_estimated_bytes(segment) for segment in loaded.values())
-    target = _target_bytes(persist.settings, sizes * len(directory) // len(loaded))
+    total = sizes * len(directory) // len(loaded)
+    target = _target_bytes(persist.settings, directory, total)
 
     runs: list[Replacement] = []
     low, high = 0, 0  # The run that is being gathered: [low, high) and what it holds now.
@@ -170,9 +175,14 @@ def _estimated_bytes(segment: Segment) -> int:
     return _INDEX_ENTRY_BYTES * len(segment)
 
 
-def _target_bytes(settings: Settings, total: int) -> int:
+def _limit_bytes(settings: Settings, directory: Directory) -> int:
+    """How large an incremental index may grow: the more stripes, the dearer is a spill."""
+    return max(settings.max_incremental_index_bytes, min(len(directory), _LARGEST_LIMIT_BYTES))
+
+
+def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
     best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
-    best //= isqrt(settings.max_incremental_index_bytes) or 1
+    best //= isqrt(_limit_bytes(settings, directory)) or 1
     return max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
 
 
@@ -185,6 +195,5 @@ def _stripes(segment: Segment, size: int, target: int) -> list[tuple[Stripe, Ind
 
 
 def _stripe(segment: Segment) -> tuple[Stripe, Index]:
-    index = Index(segment.serialize())
-    index.memo.form = segment
+    index = Index(segment.serialize(), segment)
     return Stripe(segment.keys[0], segment.keys[-1], index.id), index

@@ -134,20 +134,29 @@ def build_commit(
 
     ops: dict[bytes, bytes] = {}
     hashed: list[bytes] = []
+    added = {add.key for add in adds} if removes else frozenset()
     for remove in removes:
         op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
-        if allowed(_conflict(index, remove, op)):
+        conflict = _conflict(index, remove, op)
+        if allowed(conflict):
             ops[remove.key] = op
-            hashed.append(
-                ids.hashed_remove(key_to_utf8(remove.key), remove.payload, remove.content_id)
-            )
+            # Of a key that is added again the row keeps no remove. What is hashed for it must be
+            # found in the parent, or nobody could check the id.
+            gone = op if conflict is None or remove.key not in added else conflict.existing
+            if gone is not None:
+                hashed.append(
+                    ids.hashed_remove(
+                        key_to_utf8(remove.key), payload_of(gone), content_id_of(gone)
+                    )
+                )
     for unmoved in draft.unmoved:
         allowed(_unmoved_conflict(index, unmoved))
     removed = {remove.key for remove in removes}
     for add in adds:
         op = make_op(ADD, add.payload, add.value, add.content_id)
-        # A key that is removed and added again starts anew: its remove was checked above.
-        if add.key in removed or allowed(_conflict(index, add, op)):
+        # A key that is removed and added again starts anew: what was decided above on its remove
+        # holds for both.
+        if add.key in ops if add.key in removed else allowed(_conflict(index, add, op)):
             ops[add.key] = op
             hashed.append(
                 ids.hashed_add(key_to_utf8(add.key), add.payload, add.value, add.content_id)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from itertools import islice, permutations
-from math import factorial
+from itertools import combinations, islice, permutations
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -227,7 +226,8 @@ def _id_differs(commit: Commit, operations: list[Entry], parent: CommitIndex) ->
 
     We hash operations in key order, but the original takes them as its client sent them, and the
     row does not keep that order. A key that was removed and added again has its remove hashed, but
-    not stored. So orders and re-adds are tried, as far as there are not too many of them.
+    not stored; one that a merge took from its source by force has none. So orders and re-adds are
+    tried, as far as there are not too many of them.
     """
     removes = [e for e in operations if not exists(e[1])]
     adds = [e for e in operations if exists(e[1])]
@@ -240,16 +240,27 @@ def _id_differs(commit: Commit, operations: list[Entry], parent: CommitIndex) ->
         ids.hashed_add(key_to_utf8(k), payload_of(op), value_of(op), content_id_of(op))
         for k, op in adds
     ]
-    hashed_removes = [
-        ids.hashed_remove(key_to_utf8(k), payload_of(op), content_id_of(op))
-        for k, op in sorted((*removes, *readded))
-    ]
-    total = factorial(min(len(hashed_removes), 9)) * factorial(min(len(hashed_adds), 9))
     head = (commit.parent, commit.message, commit.headers)
-    tried = (
-        (one, other) for one in permutations(hashed_removes) for other in permutations(hashed_adds)
+    in_key_order = ((one, hashed_adds) for one in _hashed_removes(removes, readded))
+    in_any_order = (
+        (one, other)
+        for some in _hashed_removes(removes, readded)
+        for one in permutations(some)
+        for other in permutations(hashed_adds)
     )
-    for one, other in islice(tried, _ORDERS_TRIED):
-        if ids.commit_id(*head, one, other) == commit.id:
-            return False
-    return total <= _ORDERS_TRIED
+    for tried in (in_key_order, in_any_order):
+        for one, other in islice(tried, _ORDERS_TRIED):
+            if ids.commit_id(*head, one, other) == commit.id:
+                return False
+    return next(in_any_order, None) is None
+
+
+def _hashed_removes(removes: list[Entry], readded: list[Entry]) -> Iterator[list[bytes]]:
+    """In key order: with the removes of all keys that were added again, of none, and of some."""
+    count = len(readded)
+    for size in (count, *range(count)):
+        for some in combinations(readded, size):
+            yield [
+                ids.hashed_remove(key_to_utf8(k), payload_of(op), content_id_of(op))
+                for k, op in sorted((*removes, *some))
+            ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from morag.errors import ReferenceNotFound, RepositoryCorrupt
 from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit
+from morag.persist.objects import Commit, CommitKind
 from morag.persist.persist import ObjectMissing
 
 if TYPE_CHECKING:
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 
 def find_commit(persist: Persist, id: ObjId) -> Commit | None:
-    """The commit that somebody asked for by its hash; None for NO_ANCESTOR, which is no commit."""
+    """The commit that somebody asked for by its hash; None for NO_ANCESTOR, which is no commit.
+
+    Commits on internal references are nobody's business, even to those who know a hash.
+    """
     if id == NO_ANCESTOR:
         return None
     try:
         obj = persist.fetch_any(id)
     except ObjectMissing:
         raise ReferenceNotFound.commit(id.hex()) from None
-    if not isinstance(obj, Commit):
+    if not isinstance(obj, Commit) or obj.kind is CommitKind.INTERNAL:
         raise ReferenceNotFound.commit(id.hex())
     return persist.fetch(Commit, id)
 

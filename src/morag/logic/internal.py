@@ -57,7 +57,9 @@ def commit_internal(
         head = head_commit(persist, ref.pointer)
         draft = make(index_of(persist, head))
         if draft is None:
-            return
+            if is_current(persist, ref):
+                return
+            continue
         built = build_commit(persist, head, draft)
         if publish(persist, ref, built.commit, [*objects, *built.indexes, built.commit]):
             return
@@ -84,6 +86,14 @@ def publish(persist: Persist, ref: Ref, commit: Commit, objects: Sequence[Obj]) 
 def _is_ours(persist: Persist, name: str, commit: Commit) -> bool:
     now = persist.ref(name)
     return now is not None and was_published(persist, commit, now.pointer)
+
+
+def is_current(persist: Persist, ref: Ref) -> bool:
+    """Whether the reference is what we read: a store may answer with what was true a moment ago.
+
+    A commit need not ask, because its swap does. This is for those who would rather do nothing.
+    """
+    return persist.swap_ref(ref.name, ref, ref)
 
 
 def insert_internal(persist: Persist, name: str, draft: Draft, objects: Sequence[Obj]) -> None:

@@ -21,7 +21,7 @@ from morag.index.layered import index_of
 from morag.index.ops import payload_of, value_of
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove
 from morag.logic.history import head_commit
-from morag.logic.internal import REFS, commit_internal, internal_draft
+from morag.logic.internal import REFS, commit_internal, internal_draft, is_current
 from morag.logic.reflog import RefOperation
 from morag.model.times import instant_text
 from morag.persist.ids import NO_ANCESTOR
@@ -77,7 +77,7 @@ class References:
         self, prefix: str = "", start: str | None = None, end: str | None = None
     ) -> Iterator[Ref]:
         """References in the order of their names, from `start` on, up to `end` inclusive."""
-        entries = self._names().items(text_range(prefix, start, end))
+        entries = self._names(self._names_ref()).items(text_range(prefix, start, end))
         names = (key_text(key) for key, _ in entries)
         while batch := list(islice(names, _ROWS_AT_ONCE)):
             yield from (ref for ref in self.find_all(batch) if ref is not None)
@@ -142,7 +142,9 @@ class References:
 
     def _restored(self, name: str) -> Ref | None:
         """The row of a name that was committed but not inserted."""
-        created = self._created(name)
+        if self._created(name) is None:
+            return None
+        created = self._created_for_sure(name)
         if created is None:
             return None
         ref = Ref(
@@ -153,7 +155,7 @@ class References:
             return None if row is None or row.deleted else row
         # Had the name been dropped between our look at the names and the insert, then nobody
         # would ever remove this row: look again, and take it back.
-        if self._created(name) != created:
+        if self._created_for_sure(name) != created:
             self._persist.swap_ref(name, ref, None)
             return None
         return ref
@@ -164,13 +166,27 @@ class References:
 
     def _created(self, name: str) -> RefObj | None:
         """What the names say about this one, or None if it is not among them."""
-        op = self._names().get(text_key(name))
+        return self._created_at(self._names_ref(), name)
+
+    def _created_for_sure(self, name: str) -> RefObj | None:
+        """The same for one who acts on it without a commit: what was true before may do harm."""
+        for _ in self._retries.attempts("read references"):
+            ref = self._names_ref()
+            created = self._created_at(ref, name)
+            if ref is None or is_current(self._persist, ref):
+                return created
+        raise AssertionError("the attempts end by an error")
+
+    def _created_at(self, names: Ref | None, name: str) -> RefObj | None:
+        op = self._names(names).get(text_key(name))
         return None if op is None else self._persist.fetch(RefObj, value_of(op))
 
     # Commits on int/refs
 
-    def _names(self) -> CommitIndex:
-        ref = self._persist.ref(REFS)
+    def _names_ref(self) -> Ref | None:
+        return self._persist.ref(REFS)
+
+    def _names(self, ref: Ref | None) -> CommitIndex:
         head = NO_ANCESTOR if ref is None else ref.pointer
         return index_of(self._persist, head_commit(self._persist, head))
 

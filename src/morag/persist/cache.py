@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 from morag.persist.objects import Commit, Index, IndexSegments, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from morag.backend.base import ObjId
     from morag.persist.objects import Obj
 
 _OVERHEAD_BYTES: Final = 600  # What an object costs beside its data: structs, ids, the entry here.
 _STRIPE_BYTES: Final = 400
-_DECODED: Final = 5  # A decoded index takes about four times the bytes it was decoded from.
+_DECODED: Final = 3  # A decoded index takes about three times the bytes it was decoded from.
 
 
 class ObjectCache:
@@ -53,6 +55,12 @@ class ObjectCache:
                 _, (_, freed) = self._objs.popitem(last=False)
                 self.bytes -= freed
 
+    def demote(self, ids: Iterable[ObjId]) -> None:
+        """These will hardly be asked for again: they go first when room is needed."""
+        for id in ids:
+            with suppress(KeyError):
+                self._objs.move_to_end(id, last=False)
+
     def clear(self) -> None:
         with self._lock:
             self._objs.clear()
@@ -69,9 +77,9 @@ def weight_bytes(obj: Obj) -> int:
             # The entries of successive incremental indexes are shared; their lists are not.
             return _OVERHEAD_BYTES + 2 * len(obj.incremental) + _STRIPE_BYTES * len(obj.stripes)
         case Index():
-            return _OVERHEAD_BYTES + _DECODED * len(obj.index)
+            return _OVERHEAD_BYTES + _DECODED * obj.size_bytes
         case IndexSegments():
-            return _OVERHEAD_BYTES + _DECODED * len(obj.encoded)
+            return _OVERHEAD_BYTES + 2 * _DECODED * len(obj.encoded)
         case Value():
             return _OVERHEAD_BYTES + len(obj.data)
         case _:

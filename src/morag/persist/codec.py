@@ -21,7 +21,7 @@ from morag.persist.objects import (
     Value,
 )
 from morag.persist.order import key_from_utf8, key_to_utf8
-from morag.wire import bytes_field, fields, int_field, signed, text_field, varint
+from morag.wire import bytes_field, fields, int_field, signed, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,7 +180,7 @@ def _decode_value(_: ObjId, data: bytes) -> Value:
 
 
 def _encode_index(index: Index) -> bytes:
-    return bytes_field(1, index.index)
+    return bytes_field(1, index.encoded)
 
 
 def _decode_index(_: ObjId, data: bytes) -> Index:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import cached_property
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -12,6 +11,9 @@ from msgspec.structs import force_setattr
 from morag.backend.base import UNIQUE_KIND, ObjId
 from morag.persist import ids
 from morag.persist.ids import NO_ANCESTOR, Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Memo:
@@ -114,17 +116,54 @@ class Value(Struct, frozen=True, gc=False):
         force_setattr(self, "id", ids.value_id(self.content_id, self.payload, self.data))
 
 
-class Index(Struct, frozen=True, dict=True):
-    """A serialized index segment."""
+class Serializable(Protocol):
+    def serialize(self) -> bytes: ...
+
+
+D = TypeVar("D", bound=Serializable)
+
+
+class Index:
+    """An index segment: as it is stored, until it was stored and somebody has decoded it.
+
+    From then on only the decoded form is kept. Both say the same, and thousands of these are what
+    fills a cache.
+    """
+
+    __slots__ = ("_decoded", "_encoded", "id", "size_bytes")
 
     kind_letter: ClassVar[str] = "i"
 
-    index: bytes
-    memo: Memo = field(default_factory=Memo)
+    def __init__(self, encoded: bytes, decoded: Serializable | None = None) -> None:
+        self.id = ids.index_id(encoded)
+        self.size_bytes = len(encoded)
+        self._encoded: bytes | None = encoded
+        self._decoded = decoded
 
-    @cached_property
-    def id(self) -> ObjId:
-        return ids.index_id(self.index)
+    @property
+    def encoded(self) -> bytes:
+        if self._encoded is not None:
+            return self._encoded
+        assert self._decoded is not None, "one of the two forms is always there"
+        return self._decoded.serialize()
+
+    def decoded(self, decode: Callable[[bytes], D]) -> D:
+        """The decoded form, made by `decode` if it is not there yet."""
+        if self._decoded is None:
+            self._decoded = decode(self.encoded)
+            self._encoded = None
+        return cast("D", self._decoded)
+
+    def settle(self) -> None:
+        """It is stored: the encoded form has done its work."""
+        if self._decoded is not None:
+            self._encoded = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
 
 class IndexSegments(Struct, frozen=True):

@@ -131,6 +131,8 @@ class Persist:
             # large commit's values would push out the indexes.
             if type(obj) in _KEPT:
                 self._cache.put(obj)
+            if type(obj) is Index:
+                obj.settle()
         return moved
 
     def stage(self, objs: Iterable[Obj]) -> None:
@@ -140,6 +142,10 @@ class Persist:
     def unstage(self, objs: Iterable[Obj]) -> None:
         for obj in objs:
             self._staged.pop(obj.id, None)
+
+    def demote(self, ids: Iterable[ObjId]) -> None:
+        """A hint that these objects were replaced by newer ones."""
+        self._cache.demote(ids)
 
     def afresh(self) -> Persist:
         """The same repository with nothing remembered yet: for those who check what is stored."""

@@ -11,6 +11,7 @@ from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of
 from morag.index.ops import payload_of, value_of
 from morag.model.content import TYPE_NAMES
+from morag.model.keys import check_key
 from morag.model.listed import Diff, Entry
 from morag.persist.objects import Value
 from morag.versions.contents import content_of_value
@@ -43,6 +44,8 @@ class Catalog:
     def get_all(self, at: str | RefSpec, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of those keys that exist, in the order asked for."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
+        for key in keys:
+            check_key(key)
         wanted = {key: store_key(key) for key in keys}
         index.preload(wanted.values())
         ops = {key: op for key, raw in wanted.items() if (op := index.get(raw)) is not None}

@@ -14,7 +14,7 @@ from morag.model.content import (
     Namespace,
 )
 from morag.persist.objects import Value
-from morag.wire import bytes_field, fields, int_field, signed, text_field, varint
+from morag.wire import BYTES, bytes_field, fields, int_field, signed, text_field, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,9 +42,11 @@ def value_of_content(content: Content) -> Value:
     if id is None:
         raise BadRequest("Content to store must have a non-null content ID")
     kind = type(content)
-    number, encode = _ENCODERS[kind]
-    state, written_id = bytes_field(number, encode(content)), text_field(_ID, id)
-    return Value(id, PAYLOADS[kind], state + written_id if number < _ID else written_id + state)
+    tag, encode = _ENCODERS[kind]
+    state, id_text = encode(content), id.encode()
+    state = tag + varint(len(state)) + state
+    id_field = _ID_TAG + varint(len(id_text)) + id_text
+    return Value(id, PAYLOADS[kind], state + id_field if tag < _ID_TAG else id_field + state)
 
 
 def content_of_value(value: Value) -> Content:
@@ -223,12 +225,14 @@ def _decode_udf(id: str, got: _Fields) -> UDF:
     )
 
 
-_ENCODERS: Final[dict[type[Content], tuple[int, Callable[[Any], bytes]]]] = {
-    IcebergTable: (_TABLE, _encode_table),
-    IcebergView: (_VIEW, _encode_view),
-    DeltaLakeTable: (_DELTA, _encode_delta),
-    Namespace: (_NAMESPACE, _encode_namespace),
-    UDF: (_UDF, _encode_udf),
+# Tags are written out beforehand: each put of each commit needs two of them.
+_ID_TAG: Final = varint(_ID << 3 | BYTES)
+_ENCODERS: Final[dict[type[Content], tuple[bytes, Callable[[Any], bytes]]]] = {
+    IcebergTable: (varint(_TABLE << 3 | BYTES), _encode_table),
+    IcebergView: (varint(_VIEW << 3 | BYTES), _encode_view),
+    DeltaLakeTable: (varint(_DELTA << 3 | BYTES), _encode_delta),
+    Namespace: (varint(_NAMESPACE << 3 | BYTES), _encode_namespace),
+    UDF: (varint(_UDF << 3 | BYTES), _encode_udf),
 }
 _DECODERS: Final[dict[int, Callable[[str, _Fields], Content]]] = {
     _TABLE: _decode_table,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -164,28 +164,33 @@ class BatchWriter:
         """Settle every ticket of the batch."""
         name = full_name("BRANCH", branch)
         pending: BaseException | None = None
-        retrying = False
+        tries = _Tries()
         try:
             for _ in self._retries.attempts(batch[0].request.operation.value.lower()):
-                ref = self._references.find(name)
-                if ref is None:
-                    raise ReferenceNotFound.named(branch)
                 try:
-                    if self._write_once(ref, batch, retrying):
+                    ref = self._references.find(name)
+                    if ref is None:
+                        raise ReferenceNotFound.named(branch)
+                    if self._write_once(ref, batch, tries):
                         return
                 except UniqueTaken as taken:
+                    tries.claims -= taken.ids
                     for ticket in batch:
                         ticket.request.forget(taken.ids)
                 except StoreBusy as busy:
                     pending = busy
-                retrying = True
         except RetriesExhausted as exhausted:
             raise exhausted from pending
 
-    def _write_once(self, ref: Ref, batch: Sequence[Ticket], retrying: bool) -> bool:
+    def _write_once(self, ref: Ref, batch: Sequence[Ticket], tries: _Tries) -> bool:
         """False if another server moved the reference: the batch is to be tried on the new head."""
+        for last, outcomes in tries.unsettled:
+            # It was published after all, but we could not see it then. Not a second time!
+            if history.was_published(self._persist, last, ref.pointer):
+                _settle(outcomes)
+                return True
         head = history.head_commit(self._persist, ref.pointer)
-        outcomes: list[tuple[Ticket, Attempt | Exception]] = []
+        outcomes = []
         objects: list[Obj] = []
         commits: list[Commit] = []
         try:
@@ -202,15 +207,13 @@ class BatchWriter:
                     objects += attempt.objects
                     commits += attempt.commits
                     head = attempt.commits[-1]
-            if commits and not self._publish(ref, batch, commits, objects, retrying):
-                return False
+            if commits:
+                tries.unsettled.append((commits[-1], outcomes))
+                if not self._publish(ref, batch, commits, objects, tries):
+                    return False
         finally:
             self._persist.unstage(objects)
-        for ticket, outcome in outcomes:
-            if isinstance(outcome, Attempt):
-                ticket.succeed(outcome.result)
-            else:
-                ticket.fail(outcome)
+        _settle(outcomes)
         return True
 
     def _publish(
@@ -219,10 +222,9 @@ class BatchWriter:
         batch: Sequence[Ticket],
         commits: Sequence[Commit],
         objects: list[Obj],
-        retrying: bool,
+        tries: _Tries,
     ) -> bool:
-        if retrying:
-            objects = self._without_own_claims(objects)
+        objects = self._without_own_claims(objects, tries)
         last = commits[-1]
         who = ", ".join(dict.fromkeys(t.request.who for t in batch if t.request.who))
         operation = batch[0].request.operation
@@ -244,11 +246,34 @@ class BatchWriter:
         now = self._persist.ref(name)
         return now is not None and history.was_published(self._persist, commit, now.pointer)
 
-    def _without_own_claims(self, objects: list[Obj]) -> list[Obj]:
+    def _without_own_claims(self, objects: list[Obj], tries: _Tries) -> list[Obj]:
         """A claim that an earlier try of ours has stored must not stand in our way now."""
-        uniques = [obj.id for obj in objects if isinstance(obj, Unique)]
-        stored = self._persist.find(uniques) if uniques else {}
-        return [obj for obj in objects if obj.id not in stored]
+        claims = {obj.id for obj in objects if type(obj) is Unique}
+        own = claims & tries.claims
+        tries.claims |= claims
+        stored = self._persist.find(list(own)) if own else {}
+        return [obj for obj in objects if obj.id not in stored] if stored else objects
+
+
+_Outcomes: TypeAlias = list[tuple[Ticket, Attempt | Exception]]
+
+
+class _Tries:
+    """What became of a batch so far: tries that may have been published, and ids they claimed."""
+
+    __slots__ = ("claims", "unsettled")
+
+    def __init__(self) -> None:
+        self.unsettled: list[tuple[Commit, _Outcomes]] = []
+        self.claims: set[ObjId] = set()
+
+
+def _settle(outcomes: _Outcomes) -> None:
+    for ticket, outcome in outcomes:
+        if isinstance(outcome, Attempt):
+            ticket.succeed(outcome.result)
+        else:
+            ticket.fail(outcome)
 
 
 class Lanes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -50,7 +50,7 @@ def key_token(key: bytes) -> str:
 
 def token_key(token: str) -> bytes:
     try:
-        utf8 = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        utf8 = b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         utf8.decode()
     except (BadBase64, UnicodeDecodeError, ValueError):
         raise BadRequest("Invalid token string representation") from None

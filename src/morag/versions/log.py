@@ -12,6 +12,7 @@ from morag.logic.consistency import check_commit
 from morag.model.listed import LogEntry
 from morag.model.names import check_hash
 from morag.model.operations import Delete, Put
+from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Value
 from morag.versions.contents import content_of_value
 from morag.versions.listing import Listing
@@ -78,7 +79,8 @@ class History:
 
     def _start(self, at: str | RefSpec, token: str | None) -> ObjId:
         if token:
-            return object_id(check_hash(token))
+            commit = history.find_commit(self._persist, object_id(check_hash(token)))
+            return NO_ANCESTOR if commit is None else commit.id
         return self._resolver.resolve(at).id
 
     def _entry(self, commit: Commit, with_operations: bool) -> LogEntry:

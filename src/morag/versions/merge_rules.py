@@ -85,20 +85,25 @@ class SourceChanges:
         self.added: set[ContentKey] = set()
         changes = [(_content_key(key), key, was, now) for key, was, now in differences]
         renames = _renames(persist, ((key, was, now) for _, key, was, now in changes))
-        partners = {new: old for old, new in renames.items()} | renames
+        origins = {new: old for old, new in renames.items()}
         dropped = {
             raw
             for key, raw, _, _ in changes
             if rules.of(key).merge_behavior is MergeBehavior.DROP
-            and (drop_always or raw in partners)
+            and (drop_always or raw in renames or raw in origins)
         }
-        dropped |= {partners[raw] for raw in dropped if raw in partners}
+        unfollowed = list(dropped)
+        while unfollowed:  # A key can give one content away and receive another.
+            raw = unfollowed.pop()
+            halves = {half for half in (renames.get(raw), origins.get(raw)) if half is not None}
+            unfollowed += halves - dropped
+            dropped |= halves
         for key, raw, was, now in changes:
             self.touched.add(key)
             if raw in dropped:
                 details[key] = MergedKey(key, MergeBehavior.DROP)
             else:
-                self._take(key, raw, was, now, renamed=raw in renames.values())
+                self._take(key, raw, was, now, renamed=raw in origins)
 
     def build(
         self,
@@ -234,10 +239,12 @@ def _renames(persist: Persist, differences: Iterable[Difference]) -> dict[bytes,
     left: dict[str, bytes] = {}
     came: dict[str, bytes] = {}
     for key, was, now in differences:
-        if was is None and now is not None:
-            came[content_id_text(persist, now)] = key
-        elif was is not None and now is None:
+        if was is not None and now is not None and content_id_of(was) == content_id_of(now):
+            continue
+        if was is not None:
             left[content_id_text(persist, was)] = key
+        if now is not None:
+            came[content_id_text(persist, now)] = key
     return {left[id]: came[id] for id in left.keys() & came.keys()}
 
 

@@ -12,6 +12,7 @@ from morag.logic import history
 from morag.logic.consistency import CommitStatus, Consistency, check_log, check_reference
 from morag.logic.references import RefMoved
 from morag.model.conflicts import Conflict, ConflictType
+from morag.model.keys import check_unicode
 from morag.model.names import check_new_reference_name, full_name, split_full_name
 from morag.model.references import (
     Reference,
@@ -180,6 +181,7 @@ class NamedReferences:
             raise ReferenceAlreadyExists.named(name)
         extended = None
         if note is not None:
+            _check_note(note)
             tag = Tag(note.message, tuple(note.headers.items()) or None, note.signature)
             self._persist.store([tag])
             extended = tag.id
@@ -200,6 +202,11 @@ def _shown(refs: Iterator[Ref]) -> Iterator[Reference]:
 def _token(reference: Reference) -> str:
     kind = cast("ReferenceKind", reference.type)
     return key_token(text_key(full_name(kind, reference.name or "")))
+
+
+def _check_note(note: TagNote) -> None:
+    texts = (text for name, values in note.headers.items() for text in (name, *values))
+    check_unicode("Tag note", "".join((note.message or "", *texts)))
 
 
 def _check_at(name: str, ref: Ref, expected: str | None) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from morag.index.layered import index_of
 from morag.index.ops import exists
 from morag.logic import history
@@ -42,18 +44,18 @@ class Replay:
     def run(
         self, head: Commit | None, sources: Sequence[Commit], merge_parent: ObjId | None = None
     ) -> None:
-        """Apply the sources, oldest first. The last one may get a merge parent."""
+        """Apply the sources, oldest first. The last commit may get a merge parent."""
         try:
             for source in sources:
-                last = source is sources[-1]
-                parents = (merge_parent,) if last and merge_parent is not None else ()
-                head = self._apply(head, source, parents)
+                head = self._apply(head, source)
         finally:
             self._persist.unstage(self.objects)
+        if merge_parent is not None and self.commits:
+            # Only now is it known which commit is the last. Its id does not cover merge parents.
+            last = msgspec.structs.replace(self.commits[-1], merge_parents=(merge_parent,))
+            self.commits[-1] = self.objects[-1] = last
 
-    def _apply(
-        self, head: Commit | None, source: Commit, merge_parents: tuple[ObjId, ...]
-    ) -> Commit | None:
+    def _apply(self, head: Commit | None, source: Commit) -> Commit | None:
         target = index_of(self._persist, head)
         check_target_namespaces(self._persist, target, index_of(self._persist, source).operations())
         changes = SourceChanges(
@@ -63,7 +65,7 @@ class Replay:
             self._details,
             drop_always=False,
         )
-        built = changes.build(head, self._meta(meta_of(source)), merge_parents)
+        built = changes.build(head, self._meta(meta_of(source)))
         if not built.changes:
             return head
         objects = [*changes.values, *built.indexes, built.commit]

@@ -1,0 +1,1 @@
+"""What the kernel costs, measured; `make bench` prints the table."""

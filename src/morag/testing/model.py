@@ -1,0 +1,551 @@
+"""A catalog in plain dicts: what the kernel must do, too slow to ship and too simple to be wrong.
+
+Per commit there is one dict with the whole catalog and the set of all ancestors. The model borrows
+no number from the kernel: it counts for itself, and only hashes and new content ids, which nobody
+can foresee, are told to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from morag.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
+from morag.model.conflicts import ConflictType
+from morag.model.content import Content, Namespace
+from morag.model.keys import ContentKey
+from morag.model.merging import MergeBehavior, MergeKey
+from morag.model.operations import Delete, Operation, Put, Unchanged
+from morag.model.references import TagNote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+NOTHING: Final = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
+"""The hash of the state before the first commit."""
+
+State: TypeAlias = Mapping[ContentKey, Content]
+Clash: TypeAlias = tuple[ContentKey | None, ConflictType]
+
+
+class Removed(Struct, frozen=True):
+    """What a commit did to a key that it took away, and the kind of content it meant to remove."""
+
+    kind: type[Content]
+
+
+Changes: TypeAlias = Mapping[ContentKey, Content | Removed]
+Difference: TypeAlias = tuple[Content | None, Content | Removed | None]
+"""What a key held before a source changed it, and what it holds after."""
+
+
+class ModelCommit(Struct, frozen=True):
+    hash: str
+    parent: str
+    merged: tuple[str, ...]
+    seq: int
+    message: str | None
+    changes: Changes
+    state: State
+    ancestors: frozenset[str]
+    """All commits that it descends from over all parents, and itself."""
+
+
+class Planned(Struct, frozen=True):
+    """A commit that the kernel should make now. New content has no id yet; None is any message."""
+
+    message: str | None
+    changes: Changes
+    state: State
+    merged: tuple[str, ...] = ()
+
+
+class Plan(Struct, frozen=True):
+    """What a merge or a transplant should come to.
+
+    With clashes, nothing is to be written. A key may clash in several of the replayed commits, and
+    then any of its clashes may be told.
+    """
+
+    commits: Sequence[Planned] = ()
+    clashes: Mapping[ContentKey, frozenset[ConflictType]] = {}
+    touched: frozenset[ContentKey] = frozenset()
+    dropped: frozenset[ContentKey] = frozenset()
+
+
+class Move(Struct, frozen=True):
+    kind: str
+    name: str
+    operation: str
+    before: str
+    after: str
+    commits: int = 0
+
+
+class Refused(Exception):
+    """The kernel should raise this error, with exactly these conflicts."""
+
+    def __init__(self, clashes: Iterable[Clash]) -> None:
+        super().__init__("refused")
+        self.clashes = frozenset(clashes)
+
+
+class Rules(Struct, frozen=True):
+    keys: Sequence[MergeKey] = ()
+    default: MergeBehavior = MergeBehavior.NORMAL
+
+    def behavior(self, key: ContentKey) -> MergeBehavior:
+        return next((r.merge_behavior for r in self.keys if r.key == key), self.default)
+
+
+class Model:
+    """Foretells each operation: it returns what should come, or raises what should be raised.
+
+    `record` and its like then make it so. Errors that carry conflicts are raised as `Refused`.
+    """
+
+    def __init__(self, default_branch: str, namespace_validation: bool) -> None:
+        self.default_branch = default_branch
+        self.namespace_validation = namespace_validation
+        self.commits: dict[str, ModelCommit] = {}
+        self.branches: dict[str, str] = {default_branch: NOTHING}
+        self.tags: dict[str, str] = {}
+        self.notes: dict[str, TagNote | None] = {}
+        self.content_ids: set[str] = set()
+        self.moves = [Move("BRANCH", default_branch, "CREATE_REFERENCE", NOTHING, NOTHING)]
+
+    # Reading
+
+    @property
+    def hashes(self) -> list[str]:
+        """All commits that ever were, and the beginning."""
+        return [NOTHING, *self.commits]
+
+    def head(self, name: str) -> str:
+        if name in self.branches:
+            return self.branches[name]
+        if name in self.tags:
+            return self.tags[name]
+        raise ReferenceNotFound(name)
+
+    def state(self, hash: str) -> State:
+        return {} if hash == NOTHING else self.commits[hash].state
+
+    def seq(self, hash: str) -> int:
+        return 0 if hash == NOTHING else self.commits[hash].seq
+
+    def ancestors(self, hash: str) -> frozenset[str]:
+        return frozenset() if hash == NOTHING else self.commits[hash].ancestors
+
+    def parents(self, hash: str) -> tuple[str, ...]:
+        return () if hash == NOTHING else (self.commits[hash].parent, *self.commits[hash].merged)
+
+    def chain(self, hash: str) -> list[str]:
+        """The commit and its first parents, newest first."""
+        found = []
+        while hash != NOTHING:
+            found.append(hash)
+            hash = self.commits[hash].parent
+        return found
+
+    def follow(self, hash: str, steps: Iterable[tuple[str, int]]) -> str:
+        """Walk `~n` and `^n`. Whoever leaves history is at the beginning, and stays there."""
+        for kind, number in steps:
+            if kind == "~":
+                hash = (self.chain(hash)[number:] or [NOTHING])[0]
+            else:
+                hash = (self.parents(hash)[number - 1 :] or [NOTHING])[0]
+        return hash
+
+    def diff(self, one: str, other: str) -> dict[ContentKey, tuple[Content | None, Content | None]]:
+        return _differences(self.state(one), self.state(other))
+
+    def merge_bases(self, one: str, other: str) -> set[str]:
+        """The common ancestors that no other one descends from; of those, the highest in seq."""
+        common = self.ancestors(one) & self.ancestors(other)
+        best = {a for a in common if not any(a in self.ancestors(b) for b in common - {a})}
+        highest = max(map(self.seq, best), default=0)
+        return {hash for hash in best if self.seq(hash) == highest}
+
+    def common_on_first_parents(self, one: str, other: str) -> str:
+        ours = set(self.chain(other))
+        return next((hash for hash in self.chain(one) if hash in ours), NOTHING)
+
+    # References
+
+    def create(self, kind: str, name: str, at: str, note: TagNote | None = None) -> None:
+        if name in self.branches or name in self.tags:
+            raise ReferenceAlreadyExists(name)
+        if kind == "BRANCH":
+            self.branches[name] = at
+        else:
+            self.tags[name] = at
+            self.notes[name] = note
+        self.moves.append(Move(kind, name, "CREATE_REFERENCE", NOTHING, at))
+
+    def assign(self, name: str, to: str, expected: str | None) -> None:
+        before = self._head_at(name, expected)
+        self._references_of(name)[name] = to
+        self.moves.append(Move(self.kind(name), name, "ASSIGN_REFERENCE", before, to))
+
+    def delete(self, name: str, expected: str | None) -> None:
+        if name == self.default_branch:
+            raise BadRequest("the default branch stays")
+        before = self._head_at(name, expected)
+        self.moves.append(Move(self.kind(name), name, "DELETE_REFERENCE", before, NOTHING))
+        del self._references_of(name)[name]
+        self.notes.pop(name, None)
+
+    def kind(self, name: str) -> str:
+        return "BRANCH" if name in self.branches else "TAG"
+
+    def _head_at(self, name: str, expected: str | None) -> str:
+        found = self.head(name)
+        if expected not in (None, found):
+            raise Refused({(None, ConflictType.UNEXPECTED_HASH)})
+        return found
+
+    def _references_of(self, name: str) -> dict[str, str]:
+        return self.branches if name in self.branches else self.tags
+
+    # Commits
+
+    def commit(
+        self, branch: str, operations: Sequence[Operation], message: str, expected: str | None
+    ) -> Planned:
+        _check_operations(operations)
+        head = self._branch_with(branch, expected)
+        seen = head if expected is None else expected
+        theirs, ours = self.state(seen), self.state(head)
+        puts = {op.key: op.content for op in operations if isinstance(op, Put)}
+        deletes = {op.key for op in operations if isinstance(op, Delete)}
+        created = _created(theirs, puts, deletes)
+        if self.namespace_validation:
+            deleted = {key: type(theirs[key]) for key in deletes if key in theirs}
+            _check_namespaces(ours, {key: type(puts[key]) for key in created}, deleted)
+
+        found = {key: _mismatch(ours.get(key), theirs.get(key)) for key in deletes}
+        for key in puts.keys() - deletes:
+            if key not in created:
+                found[key] = _mismatch(ours.get(key), theirs[key])
+            elif key in ours:
+                found[key] = ConflictType.KEY_EXISTS
+        if seen != head:
+            for op in operations:
+                if isinstance(op, Unchanged):
+                    found[op.key] = _mismatch(ours.get(op.key), theirs.get(op.key))
+        clashes = {(key, type) for key, type in found.items() if type is not None}
+        if clashes:
+            raise Refused(clashes)
+        removed = {key: Removed(type(theirs[key])) for key in deletes}
+        return Planned(message, {**removed, **puts}, {**_without(ours, deletes), **puts})
+
+    def merge(
+        self,
+        source: str,
+        into: str,
+        base: str | None,
+        *,
+        rules: Rules,
+        expected: str | None,
+        squash: bool,
+        message: str | None = None,
+    ) -> Plan:
+        """`base` is one of the merge bases; the caller may choose which."""
+        _check_rules(rules)
+        head = self._branch_with(into, expected)
+        if head == NOTHING or (source != NOTHING and base is None):
+            raise ReferenceNotFound("no common ancestor")
+        if source == NOTHING or source in self.ancestors(head):
+            return Plan()
+        if squash:
+            assert base is not None
+            return self._squash(base, source, head, rules, Planned(message, {}, {}, (source,)))
+        unmerged = [hash for hash in self.chain(source) if hash not in self.ancestors(head)]
+        plan = self._replay(unmerged[::-1], head, rules)
+        if plan.commits:
+            last = msgspec.structs.replace(plan.commits[-1], merged=(source,))
+            plan = msgspec.structs.replace(plan, commits=[*plan.commits[:-1], last])
+        return plan
+
+    def transplant(
+        self,
+        hashes: Sequence[str],
+        into: str,
+        *,
+        rules: Rules,
+        expected: str | None,
+        squash: bool,
+        message: str | None = None,
+    ) -> Plan:
+        if not hashes:
+            raise BadRequest("nothing to transplant")
+        if NOTHING in hashes:
+            raise ReferenceNotFound("the beginning is no commit")
+        _check_rules(rules)
+        if any(self.commits[b].parent != a for a, b in zip(hashes, hashes[1:], strict=False)):
+            raise BadRequest("not contiguous")
+        head = self._branch_with(into, expected)
+        if squash:
+            before = self.commits[hashes[0]].parent
+            return self._squash(before, hashes[-1], head, rules, Planned(message, {}, {}))
+        return self._replay(hashes, head, rules)
+
+    def record(
+        self,
+        branch: str,
+        operation: str,
+        planned: Sequence[Planned],
+        hashes: Sequence[str],
+        added: Mapping[ContentKey, str],
+    ) -> None:
+        """The kernel did it: this is what it called the new commits, and their new contents."""
+        before = self.branches[branch]
+        new = {key for plan in planned for key, c in plan.state.items() if c.id is None}
+        assert added.keys() == new, "content ids for other keys than the new ones"
+        for plan, hash in zip(planned, hashes, strict=True):
+            parent = self.branches[branch]
+            state, changes = _named(plan.state, added), _named(plan.changes, added)
+            above = [self.ancestors(p) for p in (parent, *plan.merged)]
+            assert hash not in self.commits, "a commit id came twice"
+            self.commits[hash] = ModelCommit(
+                hash=hash,
+                parent=parent,
+                merged=plan.merged,
+                seq=self.seq(parent) + 1,
+                message=plan.message,
+                changes=changes,
+                state=state,
+                ancestors=frozenset({hash}.union(*above)),
+            )
+            self.branches[branch] = hash
+        for id in added.values():
+            assert id not in self.content_ids, "a content id was given twice"
+            self.content_ids.add(id)
+        self.moves.append(Move("BRANCH", branch, operation, before, hashes[-1], len(hashes)))
+
+    def _branch_with(self, branch: str, expected: str | None) -> str:
+        """The head of a branch that must have the expected commit among its first parents."""
+        if branch not in self.branches:
+            raise ReferenceNotFound(branch)
+        head = self.branches[branch]
+        if expected not in (None, NOTHING, *self.chain(head)):
+            raise ReferenceNotFound(f"{expected} on {branch}")
+        return head
+
+    def _squash(
+        self, before: str, after: str, head: str, rules: Rules, empty: Planned
+    ) -> Plan:
+        ours = self.state(head)
+        applied = _Applied(ours)
+        applied.take(_differences(self.state(before), self.state(after)), rules, drop_always=True)
+        if self.namespace_validation:
+            _check_namespaces(ours, *_came_and_went(ours, applied.changes))
+        if any(rule.key not in applied.touched for rule in rules.keys):
+            raise BadRequest("a rule for a key that takes no part")
+        full = msgspec.structs.replace(empty, changes=applied.changes, state=applied.state)
+        return applied.plan([full] if applied.changes else [])
+
+    def _replay(self, hashes: Sequence[str], head: str, rules: Rules) -> Plan:
+        """Commit after commit, leaving out those of which nothing remains."""
+        applied = _Applied(self.state(head))
+        planned = []
+        for hash in hashes:
+            commit = self.commits[hash]
+            if self.namespace_validation:
+                _check_namespaces(applied.state, *_came_and_went(applied.state, commit.changes))
+            before = self.state(commit.parent)
+            differences = {k: (before.get(k), change) for k, change in commit.changes.items()}
+            applied.take(differences, rules, drop_always=False)
+            if applied.changes:
+                planned.append(Planned(commit.message, applied.changes, applied.state))
+        return applied.plan(planned)
+
+
+class _Applied:
+    """A state while a source's changes are made to it, and what went wrong on the way."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.changes: dict[ContentKey, Content | Removed] = {}
+        self.clashes: dict[ContentKey, frozenset[ConflictType]] = {}
+        self.touched: frozenset[ContentKey] = frozenset()
+        self.dropped: frozenset[ContentKey] = frozenset()
+
+    def take(
+        self, differences: Mapping[ContentKey, Difference], rules: Rules, *, drop_always: bool
+    ) -> None:
+        """Make one source's changes. `drop_always` drops also where there is no conflict."""
+        halves = _rename_halves(differences)
+        dropped = {
+            key
+            for key in differences
+            if rules.behavior(key) is MergeBehavior.DROP and (drop_always or key in halves)
+        }
+        dropped |= {halves[key] for key in dropped if key in halves}
+        self.touched |= differences.keys()
+        self.dropped |= dropped
+        self.changes = {}
+        ours = self.state
+        for key, (was, now) in differences.items():
+            if key not in dropped and self._applies(key, ours.get(key), was, now, rules):
+                if isinstance(now, Content):
+                    self.changes[key] = now
+                elif was is not None:
+                    self.changes[key] = Removed(type(was))
+        puts = {key: c for key, c in self.changes.items() if isinstance(c, Content)}
+        self.state = {**_without(ours, self.changes), **puts}
+
+    def plan(self, planned: Sequence[Planned]) -> Plan:
+        return Plan(
+            commits=() if self.clashes else planned,
+            clashes=self.clashes,
+            touched=self.touched,
+            dropped=self.dropped,
+        )
+
+    def _applies(
+        self,
+        key: ContentKey,
+        ours: Content | None,
+        was: Content | None,
+        now: Content | Removed | None,
+        rules: Rules,
+    ) -> bool:
+        if was is not None:
+            clash = _mismatch(ours, was)
+        else:
+            clash = ConflictType.KEY_EXISTS if isinstance(now, Content) and ours else None
+        if clash is None:
+            return True
+        if was is None and type(ours) is type(now):
+            if ours == now:
+                return False
+            if isinstance(ours, Namespace):
+                return True
+        behavior = rules.behavior(key)
+        if behavior is MergeBehavior.NORMAL:
+            self.clashes[key] = self.clashes.get(key, frozenset()) | {clash}
+        return behavior is not MergeBehavior.DROP
+
+
+def _mismatch(there: Content | None, wanted: Content | None) -> ConflictType | None:
+    """The first way in which a key does not hold what it should. Absence is never as it should."""
+    if there is None:
+        return ConflictType.KEY_DOES_NOT_EXIST
+    if type(there) is not type(wanted):
+        return ConflictType.PAYLOAD_DIFFERS
+    if wanted is None or there.id != wanted.id:
+        return ConflictType.CONTENT_ID_DIFFERS
+    return None if there == wanted else ConflictType.VALUE_DIFFERS
+
+
+def _created(
+    seen: State, puts: Mapping[ContentKey, Content], deletes: set[ContentKey]
+) -> set[ContentKey]:
+    """The keys that a commit creates, re-adds or renames to; refuses impossible content ids."""
+    free = {seen[key].id: seen[key] for key in deletes if key in seen}
+    created = set()
+    for key, content in puts.items():
+        if content.id is None:
+            if key in seen and key not in deletes:
+                raise BadRequest("an update needs the content id")
+            created.add(key)
+            continue
+        existing = seen[key] if key in seen else free.pop(content.id, None)
+        if existing is None or existing.id != content.id or type(existing) is not type(content):
+            raise BadRequest("a content id that does not fit")
+        if key not in seen:
+            created.add(key)
+    return created
+
+
+def _check_operations(operations: Sequence[Operation]) -> None:
+    if not operations:
+        raise BadRequest("no operations")
+    for at, later in enumerate(operations):
+        earlier = [op for op in operations[:at] if op.key == later.key]
+        new = isinstance(later, Put) and later.content.id is None
+        if earlier and not (new and [type(op) for op in earlier] == [Delete]):
+            raise BadRequest("a key comes twice")
+
+
+def _check_rules(rules: Rules) -> None:
+    keys = [rule.key for rule in rules.keys]
+    if len(keys) != len(set(keys)):
+        raise BadRequest("two rules for one key")
+
+
+def _check_namespaces(
+    state: State,
+    created: Mapping[ContentKey, type[Content]],
+    deleted: Mapping[ContentKey, type[Content]],
+) -> None:
+    clashes: set[Clash] = set()
+    for key in created:
+        parent = key.parent
+        if not parent.elements or created.get(parent) is Namespace:
+            continue
+        while parent.elements and parent not in state:
+            clashes.add((parent, ConflictType.NAMESPACE_ABSENT))
+            parent = parent.parent
+        if parent.elements and not isinstance(state[parent], Namespace):
+            clashes.add((parent, ConflictType.NOT_A_NAMESPACE))
+    for key, kind in deleted.items():
+        if kind is Namespace and any(
+            other.starts_with(key) and other != key and other not in deleted for other in state
+        ):
+            clashes.add((key, ConflictType.NAMESPACE_NOT_EMPTY))
+    if clashes:
+        raise Refused(clashes)
+
+
+def _came_and_went(
+    state: State, changes: Changes
+) -> tuple[dict[ContentKey, type[Content]], dict[ContentKey, type[Content]]]:
+    """The kinds of the keys that changes create in a state, and of those that they remove."""
+    came = {k: type(c) for k, c in changes.items() if isinstance(c, Content) and k not in state}
+    went = {k: c.kind for k, c in changes.items() if isinstance(c, Removed)}
+    return came, went
+
+
+def _rename_halves(differences: Mapping[ContentKey, Difference]) -> dict[ContentKey, ContentKey]:
+    """Old key to new key, and new key to old key, of every content that moved."""
+    left, came = {}, {}
+    for key in sorted(differences):
+        was, now = differences[key]
+        if was is None and isinstance(now, Content):
+            came[now.id] = key
+        elif was is not None and not isinstance(now, Content):
+            left[was.id] = key
+    pairs = [(left[id], came[id]) for id in left.keys() & came.keys()]
+    return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+
+
+def _differences(
+    before: State, after: State
+) -> dict[ContentKey, tuple[Content | None, Content | None]]:
+    keys = sorted(before.keys() | after.keys())
+    pairs = {key: (before.get(key), after.get(key)) for key in keys}
+    return {key: (was, now) for key, (was, now) in pairs.items() if was != now}
+
+
+def _without(state: State, keys: Iterable[ContentKey]) -> dict[ContentKey, Content]:
+    gone = set(keys)
+    return {key: content for key, content in state.items() if key not in gone}
+
+
+def _named(contents: Mapping[ContentKey, T], added: Mapping[ContentKey, str]) -> dict[ContentKey, T]:
+    """The same, where new content has got its id."""
+    named = {}
+    for key, content in contents.items():
+        if isinstance(content, Content) and content.id is None:
+            named[key] = cast("T", msgspec.structs.replace(content, id=added[key]))
+        else:
+            named[key] = content
+    return named

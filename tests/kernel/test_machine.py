@@ -1,0 +1,710 @@
+"""Random histories of commits, merges, transplants and references, against plain dicts.
+
+`morag.testing.model` foretells every outcome. The stores run with tiny sizes, so that indexes
+spill, stripes split and join, and tails end after a few commits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from morag.backend.urls import open_backend
+from morag.config import Settings
+from morag.errors import BadRequest, ContentNotFound, MoragError, ReferenceConflict
+from morag.logic.consistency import Consistency
+from morag.model.conflicts import ConflictType
+from morag.model.content import type_name
+from morag.model.keys import ContentKey
+from morag.model.merging import MergeBehavior
+from morag.model.meta import CommitMeta
+from morag.model.operations import Delete, Operation, Put
+from morag.model.references import Reference, TagNote
+from morag.testing.model import NOTHING, Model, Move, Plan, Refused, Removed, Rules
+from morag.testing.strategies import (
+    KEYS,
+    MANY_KEYS,
+    RuleWish,
+    Wish,
+    behaviors,
+    content_keys,
+    relatives,
+    rule_wishes,
+    table,
+    tag_notes,
+    wishes,
+)
+from morag.versions.repository import Repository
+from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from morag.backend.base import Backend
+    from morag.model.merging import MergeResult
+    from morag.testing.model import ModelCommit
+    from morag.versions.listing import Listing
+
+T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
+
+UNKNOWN_HASH = "ab" * 32
+MOST_REFERENCES = 7
+
+picks = st.integers(0, 20)
+pages = st.integers(1, 3)
+expectations = st.sampled_from(["none", "none", "head", "older", "older", "foreign"])
+
+
+class CatalogMachine(RuleBasedStateMachine):
+    """A repository and its model. Subclasses say where the repository is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.mkdtemp(prefix="morag-machine-")
+        self.backend: Backend = open_backend(self.url(self.directory))
+        ticks, chance = itertools.count(1_700_000_000_000_000_000, 1_000_000), Random(0)
+        self.world = World(
+            clock_nanos=lambda: next(ticks),
+            random=chance,
+            random_bytes=chance.randbytes,
+            new_uuid=lambda: chance.randbytes(16),
+        )
+        self.numbers = itertools.count(1)
+
+    @staticmethod
+    def url(directory: str) -> str:
+        return "memory:"
+
+    @property
+    def survives_closing(self) -> bool:
+        return not self.url("").startswith("memory:")
+
+    @initialize(
+        namespace_validation=st.booleans(),
+        cache_bytes=st.sampled_from([0, 5_000, 1_000_000]),
+        parents_per_commit=st.sampled_from([1, 3]),
+        max_inlined_stripes=st.sampled_from([0, 1, 3]),
+    )
+    def start(
+        self,
+        namespace_validation: bool,
+        cache_bytes: int,
+        parents_per_commit: int,
+        max_inlined_stripes: int,
+    ) -> None:
+        self.settings = Settings(
+            namespace_validation=namespace_validation,
+            cache_bytes=cache_bytes,
+            parents_per_commit=parents_per_commit,
+            max_inlined_stripes=max_inlined_stripes,
+            max_incremental_index_bytes=300,
+            min_index_segment_bytes=200,
+            max_index_segment_bytes=2_000,
+        )
+        self.repo = Repository(self.backend, self.settings, self.world)
+        self.model = Model("main", namespace_validation)
+
+    def teardown(self) -> None:
+        self.backend.close()
+        shutil.rmtree(self.directory)
+
+    # Writing
+
+    @rule(branch=picks, wanted=wishes(), at_head=st.booleans())
+    def commit(self, branch: int, wanted: list[Wish], at_head: bool) -> None:
+        name = self._branch(branch)
+        head = self.model.branches[name]
+        self._commit(name, self._operations(wanted, head), head if at_head else None)
+
+    @rule(branch=picks, wanted=wishes(), expected=expectations, pick=picks)
+    def commit_from_behind(
+        self, branch: int, wanted: list[Wish], expected: str, pick: int
+    ) -> None:
+        """On an old state, so that the kernel has to bring the operations forward."""
+        name = self._branch(branch)
+        hash = self._expected(name, expected, pick)
+        seen = self.model.branches[name] if hash is None else hash
+        self._commit(name, self._operations(wanted, seen), hash)
+
+    @rule(branch=picks, low=st.integers(0, 39), count=st.integers(1, 20), delete=st.booleans())
+    def commit_many_keys(self, branch: int, low: int, count: int, delete: bool) -> None:
+        """Enough to spill, and to make stripes appear, split, shrink, join and go."""
+        name = self._branch(branch)
+        state = self.model.state(self.model.branches[name])
+        number = next(self.numbers)
+        operations: list[Operation] = []
+        for key in MANY_KEYS[low : low + count]:
+            if key not in state:
+                operations.append(Put(key, table(number)))
+            elif delete:
+                operations.append(Delete(key))
+        self._commit(name, operations, None)
+
+    @rule(branch=picks, key=content_keys)
+    def commit_one_key_twice(self, branch: int, key: ContentKey) -> None:
+        self._commit(self._branch(branch), [Put(key, table(1)), Delete(key)], None)
+
+    def _commit(self, branch: str, operations: Sequence[Operation], expected: str | None) -> None:
+        message = f"commit {next(self.numbers)}"
+        done = self._agree(
+            lambda: self.model.commit(branch, operations, message, expected),
+            lambda: self.repo.commit(branch, operations, message, expected=expected),
+            "commit",
+        )
+        if done is not None:
+            planned, result = done
+            self.model.record(branch, "COMMIT", [planned], [result.hash], result.added)
+            self._check_new(branch, 1)
+
+    @rule(
+        source=picks,
+        steps=relatives,
+        branch=picks,
+        expected=expectations,
+        pick=picks,
+        wanted=rule_wishes,
+        default=behaviors,
+        squash=st.booleans(),
+        dry_run=st.sampled_from([False, False, False, True]),
+        as_result=st.booleans(),
+        said=st.booleans(),
+    )
+    def merge(
+        self,
+        source: int,
+        steps: list[tuple[str, int]],
+        branch: int,
+        expected: str,
+        pick: int,
+        wanted: list[RuleWish],
+        default: MergeBehavior,
+        squash: bool,
+        dry_run: bool,
+        as_result: bool,
+        said: bool,
+    ) -> None:
+        into = self._branch(branch)
+        spec, theirs = self._spec(source, steps if source % 3 == 0 else [])
+        head = self.model.branches[into]
+        base = self._merge_base(head, theirs)
+        hash = self._expected(into, expected, pick)
+        touched = sorted(self.model.diff(base or NOTHING, theirs))
+        rules = Rules([wish.rule(touched) for wish in wanted], default)
+        message = f"merge {next(self.numbers)}" if said and squash else None
+        done = self._agree(
+            lambda: _failing(
+                self.model.merge(
+                    theirs,
+                    into,
+                    base,
+                    rules=rules,
+                    expected=hash,
+                    squash=squash,
+                    message=message,
+                ),
+                as_result,
+            ),
+            lambda: self.repo.merge(
+                spec,
+                into,
+                meta=None if message is None else CommitMeta(message=message),
+                expected=hash,
+                keys=rules.keys,
+                default=default,
+                squash=squash,
+                dry_run=dry_run,
+                conflicts_as_result=as_result,
+            ),
+            "merge",
+        )
+        if done is not None:
+            plan, result = done
+            assert result.common_ancestor == (head if theirs == NOTHING else base)
+            self._merged("MERGE", into, hash, plan, result, dry_run)
+
+    @rule(
+        source=picks,
+        count=st.integers(0, 4),
+        mixed=st.sampled_from([False] * 9 + [True]),
+        branch=picks,
+        expected=expectations,
+        pick=picks,
+        wanted=rule_wishes,
+        default=behaviors,
+        squash=st.booleans(),
+        dry_run=st.sampled_from([False, False, False, True]),
+        as_result=st.booleans(),
+    )
+    def transplant(
+        self,
+        source: int,
+        count: int,
+        mixed: bool,
+        branch: int,
+        expected: str,
+        pick: int,
+        wanted: list[RuleWish],
+        default: MergeBehavior,
+        squash: bool,
+        dry_run: bool,
+        as_result: bool,
+    ) -> None:
+        into = self._branch(branch)
+        chain = self.model.chain(self._commit_hash(source))
+        start = pick % len(chain) if chain else 0
+        hashes = chain[start : start + count][::-1]
+        if mixed:
+            hashes = [*hashes[::-1], self._commit_hash(pick)]
+        hash = self._expected(into, expected, pick)
+        touched = sorted({key for h in hashes if h != NOTHING for key in self._changed(h)})
+        rules = Rules([wish.rule(touched) for wish in wanted], default)
+        done = self._agree(
+            lambda: _failing(
+                self.model.transplant(hashes, into, rules=rules, expected=hash, squash=squash),
+                as_result,
+            ),
+            lambda: self.repo.transplant(
+                hashes,
+                into,
+                expected=hash,
+                keys=rules.keys,
+                default=default,
+                squash=squash,
+                dry_run=dry_run,
+                conflicts_as_result=as_result,
+            ),
+            "transplant",
+        )
+        if done is not None:
+            plan, result = done
+            assert result.common_ancestor is None
+            self._merged("TRANSPLANT", into, hash, plan, result, dry_run)
+
+    def _merged(
+        self,
+        operation: str,
+        into: str,
+        expected: str | None,
+        plan: Plan,
+        result: MergeResult,
+        dry_run: bool,
+    ) -> None:
+        before = self.model.branches[into]
+        applied = bool(plan.commits) and not dry_run
+        assert result.was_applied is applied
+        assert result.was_successful is not bool(plan.clashes)
+        assert result.target_branch == into
+        assert result.effective_target_hash == before
+        assert result.expected_hash == expected
+        told = {d.key: d.conflict.conflict_type for d in result.details if d.conflict}
+        assert told.keys() == plan.clashes.keys()
+        assert all(type in plan.clashes[key] for key, type in told.items())
+        keys = [detail.key for detail in result.details]
+        assert keys == sorted(keys)
+        assert set(keys) <= plan.touched
+        if applied:
+            entries = self.repo.history.log(into).page(len(plan.commits)).items
+            hashes = [entry.meta.hash or "" for entry in entries][::-1]
+            self.model.record(into, operation, plan.commits, hashes, {})
+            self._check_new(into, len(hashes))
+        now = None if plan.clashes or dry_run else self.model.branches[into]
+        assert result.resultant_target_hash == now
+
+    # References
+
+    @precondition(lambda self: len(self.model.branches) < MOST_REFERENCES)
+    @rule(number=st.integers(0, 9), source=picks, steps=relatives)
+    def create_branch(self, number: int, source: int, steps: list[tuple[str, int]]) -> None:
+        name = f"b{number}"
+        spec, hash = self._spec(source, steps if source % 2 else [])
+        self._agree(
+            lambda: self.model.create("BRANCH", name, hash),
+            lambda: self.repo.references.create_branch(name, spec),
+            "create branch",
+        )
+
+    @precondition(lambda self: len(self.model.tags) < MOST_REFERENCES)
+    @rule(number=st.integers(0, 9), prefix=st.sampled_from("bt"), source=picks, note=tag_notes)
+    def create_tag(self, number: int, prefix: str, source: int, note: TagNote | None) -> None:
+        """Sometimes with a name that a branch may have."""
+        name = f"{prefix}{number}"
+        spec, hash = self._spec(source, [])
+        self._agree(
+            lambda: self.model.create("TAG", name, hash, note),
+            lambda: self.repo.references.create_tag(name, spec, note),
+            "create tag",
+        )
+
+    @rule(name=picks, source=picks, steps=relatives, expected=expectations, pick=picks)
+    def assign(
+        self, name: int, source: int, steps: list[tuple[str, int]], expected: str, pick: int
+    ) -> None:
+        chosen = self._name(name)
+        spec, hash = self._spec(source, steps)
+        wanted = self._expected(chosen, expected, pick)
+        self._agree(
+            lambda: self.model.assign(chosen, hash, wanted),
+            lambda: self.repo.references.assign(chosen, spec, wanted),
+            "assign",
+        )
+
+    @rule(name=picks, expected=expectations, pick=picks)
+    def delete(self, name: int, expected: str, pick: int) -> None:
+        chosen = self._name(name)
+        wanted = self._expected(chosen, expected, pick)
+        self._agree(
+            lambda: self.model.delete(chosen, wanted),
+            lambda: self.repo.references.delete(chosen, wanted),
+            "delete",
+        )
+
+    @rule()
+    def reopen(self) -> None:
+        if self.survives_closing:
+            self.repo.close()
+            self.backend = open_backend(self.url(self.directory))
+        self.repo = Repository(self.backend, self.settings, self.world)
+
+    # Reading
+
+    @rule(
+        commit=picks,
+        limit=pages,
+        first=st.none() | content_keys,
+        last=st.none() | content_keys,
+        prefix=st.none() | content_keys,
+        some=st.lists(content_keys, max_size=4, unique=True),
+    )
+    def look_at_keys(
+        self,
+        commit: int,
+        limit: int,
+        first: ContentKey | None,
+        last: ContentKey | None,
+        prefix: ContentKey | None,
+        some: list[ContentKey],
+    ) -> None:
+        hash = self._commit_hash(commit)
+        at, contents = f"@{hash}", self.repo.contents
+        state = self.model.state(hash)
+        self._check_state(at, hash)
+        between = [
+            key
+            for key in sorted(state)
+            if (first is None or not key < first) and (last is None or not last < key)
+        ]
+        assert between == self._paged(
+            limit, lambda t: contents.keys(at, min_key=first, max_key=last, token=t)
+        )
+        within = [key for key in sorted(state) if prefix is None or key.starts_with(prefix)]
+        entries = self._paged(
+            limit, lambda t: contents.entries(at, prefix=prefix, with_content=True, token=t)
+        )
+        assert [(e.key, e.content) for e in entries] == [(key, state[key]) for key in within]
+        if some:
+            found = self._paged(limit, lambda t: contents.entries(at, keys=some, token=t))
+            assert [e.key for e in found] == sorted(state.keys() & set(some))
+        assert contents.get_all(at, KEYS) == {key: state[key] for key in KEYS if key in state}
+        for key in some:
+            if key in state:
+                assert contents.get(at, key) == state[key]
+            else:
+                with pytest.raises(ContentNotFound):
+                    contents.get(at, key)
+
+    @rule(one=picks, other=picks, limit=pages, prefix=st.none() | content_keys)
+    def look_at_differences(
+        self, one: int, other: int, limit: int, prefix: ContentKey | None
+    ) -> None:
+        left, right = self._commit_hash(one), self._commit_hash(other)
+        found = self._paged(
+            limit,
+            lambda t: self.repo.contents.diff(f"@{left}", f"@{right}", prefix=prefix, token=t),
+        )
+        assert [(d.key, (d.before, d.after)) for d in found] == [
+            item
+            for item in self.model.diff(left, right).items()
+            if prefix is None or item[0].starts_with(prefix)
+        ]
+
+    @rule(commit=picks, other=picks, limit=pages, steps=relatives)
+    def look_at_history(
+        self, commit: int, other: int, limit: int, steps: list[tuple[str, int]]
+    ) -> None:
+        history = self.repo.history
+        spec, hash = self._spec(commit, steps)
+        chain = self.model.chain(hash)
+        assert self._paged(limit, lambda t: history.hashes(spec, token=t)) == chain
+        log = self._paged(limit, lambda t: history.log(spec, with_operations=True, token=t))
+        assert [entry.meta.hash for entry in log] == chain
+        for entry, known in zip(log, chain, strict=True):
+            self._check_entry(entry, self.model.commits[known])
+        until = self._commit_hash(other)
+        down_to = chain[: chain.index(until) + 1] if until in chain else chain
+        assert list(history.hashes(spec, until=until)) == down_to
+        assert [entry.meta.hash for entry in history.log(spec, until=until)] == down_to
+        self._merge_base(hash, until)
+
+    @rule(limit=pages)
+    def look_at_references(self, limit: int) -> None:
+        references, model = self.repo.references, self.model
+        branches = [Reference("BRANCH", n, h) for n, h in sorted(model.branches.items())]
+        tags = [Reference("TAG", n, h) for n, h in sorted(model.tags.items())]
+        assert self._paged(limit, lambda t: references.list(token=t)) == [*branches, *tags]
+        assert self._paged(limit, lambda t: references.list("TAG", token=t)) == tags
+        for name, note in model.notes.items():
+            assert references.note(name) == note
+        moves, token = [], None
+        while True:
+            page = references.moves(limit, token)
+            assert len(page.items) <= limit
+            moves += page.items
+            token = page.token
+            if token is None:
+                break
+        assert [
+            Move(
+                m.reference.type,
+                m.reference.name or "",
+                m.operation,
+                m.hash_before,
+                m.hash_after,
+                m.commits,
+            )
+            for m in moves
+        ] == model.moves[::-1]
+
+    @rule(name=picks)
+    def look_at_metadata(self, name: int) -> None:
+        chosen = self._name(name)
+        done = self._agree(
+            lambda: self.model.head(chosen),
+            lambda: self.repo.references.metadata(chosen),
+            "metadata",
+        )
+        if done is None:
+            return
+        head, found = done
+        if head == NOTHING:
+            assert found is None
+            return
+        assert found is not None
+        assert found.head.hash == head
+        assert found.total_commits == len(self.model.chain(head))
+        counted = (found.common_ancestor, found.ahead, found.behind)
+        if chosen in self.model.tags or chosen == "main":
+            assert counted == (None, None, None)
+            return
+        main = self.model.branches["main"]
+        shared = self.model.common_on_first_parents(head, main)
+        below = len(self.model.chain(shared))
+        ahead, behind = (len(self.model.chain(h)) - below for h in (head, main))
+        assert counted == (shared, ahead, behind)
+
+    @rule(name=st.sampled_from(["main", "b1", "t1"]))
+    def look_at_nonsense(self, name: str) -> None:
+        with pytest.raises(BadRequest):
+            self.repo.history.hashes(f"{name}~0")
+
+    # What always holds
+
+    @invariant()
+    def everything_is_as_the_model_says(self) -> None:
+        model = self.model
+        references = [*sorted(model.branches.items()), *sorted(model.tags.items())]
+        assert [(r.name, r.hash) for r in self.repo.references.list()] == references
+        for name, head in model.branches.items():
+            self._check_state(name, head)
+            assert list(self.repo.history.hashes(name)) == model.chain(head)
+
+    # Comparing
+
+    def _agree(
+        self, foretell: Callable[[], P], act: Callable[[], R], what: str
+    ) -> tuple[P, R] | None:
+        """Both succeed, and we get both results; or both fail alike."""
+        try:
+            foretold = foretell()
+        except Refused as refused:
+            event(f"{what}: conflict")
+            with pytest.raises(ReferenceConflict) as raised:
+                act()
+            told = {
+                (c.key, c.conflict_type)
+                for c in raised.value.conflicts
+                if c.conflict_type is not ConflictType.KEY_CONFLICT
+            }
+            assert {key for key, _ in told} == {key for key, _ in refused.clashes}
+            assert told <= refused.clashes
+        except MoragError as foreseen:
+            event(f"{what}: {foreseen.code}")
+            with pytest.raises(type(foreseen)):
+                act()
+        else:
+            event(f"{what}: success")
+            return foretold, act()
+        return None
+
+    def _check_new(self, branch: str, count: int) -> None:
+        """The commits that a branch has just got."""
+        log = self.repo.history.log(branch, with_operations=True).page(count).items
+        chain = self.model.chain(self.model.branches[branch])[:count]
+        assert len(log) == count
+        for entry, hash in zip(log, chain, strict=True):
+            self._check_entry(entry, self.model.commits[hash])
+            status = self.repo.history.check(f"@{hash}")
+            assert status.consistency is Consistency.COMMIT_CONSISTENT, status.findings
+            assert status.commit is not None
+            assert status.commit.seq == self.model.seq(hash)
+
+    def _check_entry(self, entry: Any, known: ModelCommit) -> None:
+        assert entry.meta.hash == known.hash
+        assert entry.parent == known.parent
+        assert entry.meta.parents == (known.parent, *known.merged)
+        assert known.message in (None, entry.meta.message)
+        assert list(entry.operations) == [
+            Delete(key) if isinstance(change, Removed) else Put(key, change)
+            for key, change in sorted(known.changes.items())
+        ]
+
+    def _check_state(self, at: str, hash: str) -> None:
+        state = self.model.state(hash)
+        entries = list(self.repo.contents.entries(at, with_content=True))
+        assert [(e.key, e.type, e.content_id, e.content) for e in entries] == [
+            (key, type_name(state[key]), state[key].id, state[key]) for key in sorted(state)
+        ]
+        assert list(self.repo.contents.keys(at)) == sorted(state)
+
+    def _merge_base(self, one: str, other: str) -> str | None:
+        found = self.repo.history.merge_base(f"@{one}", f"@{other}")
+        assert found in (self.model.merge_bases(one, other) or {None})
+        return found
+
+    def _paged(self, limit: int, listing: Callable[[str | None], Listing[T]]) -> list[T]:
+        items: list[T] = []
+        token = None
+        while True:
+            page = listing(token).page(limit)
+            assert len(page.items) == limit or page.token is None
+            items += page.items
+            token = page.token
+            if token is None:
+                return items
+
+    # Picking
+
+    def _branch(self, pick: int) -> str:
+        return _picked(sorted(self.model.branches), pick)
+
+    def _name(self, pick: int) -> str:
+        """A branch or a tag; once in a while one that is not there."""
+        return _picked([*sorted(self.model.branches), *sorted(self.model.tags), "nobody"], pick)
+
+    def _commit_hash(self, pick: int) -> str:
+        """Any commit, the newest first, or the beginning."""
+        return _picked(self.model.hashes[::-1], pick)
+
+    def _spec(self, pick: int, steps: list[tuple[str, int]]) -> tuple[str, str]:
+        """A place in history, as a user writes it and as the hash that it means."""
+        names = [*sorted(self.model.branches), *sorted(self.model.tags)]
+        heads = [(name, self.model.head(name)) for name in names]
+        detached = [(f"@{hash}", hash) for hash in self.model.hashes[:-4:-1]]
+        both = [(f"main@{hash}", hash) for hash in self.model.hashes[-1:]]
+        spec, hash = _picked([*heads, *heads, *detached, *both], pick)
+        written = "".join(f"{kind}{number}" for kind, number in steps)
+        return spec + written, self.model.follow(hash, steps)
+
+    def _expected(self, name: str, expectation: str, pick: int) -> str | None:
+        head = self.model.branches.get(name) or self.model.tags.get(name) or NOTHING
+        match expectation:
+            case "head":
+                return head
+            case "older":
+                return _picked([*self.model.chain(head), NOTHING], pick)
+            case "foreign":
+                return _picked([*self.model.hashes[::-1], UNKNOWN_HASH], pick)
+            case _:
+                return None
+
+    def _operations(self, wanted: list[Wish], seen: str) -> list[Operation]:
+        """All at once, without a key that comes twice by chance."""
+        state = {} if seen == UNKNOWN_HASH else self.model.state(seen)
+        operations: list[Operation] = []
+        used: set[ContentKey] = set()
+        for wish in wanted:
+            new = wish.operations(state)
+            keys = {operation.key for operation in new}
+            if not keys & used:
+                operations += new
+                used |= keys
+        return operations
+
+    def _changed(self, hash: str) -> Sequence[ContentKey]:
+        return list(self.model.commits[hash].changes)
+
+
+def _picked(choices: Sequence[T], pick: int) -> T:
+    return choices[pick % len(choices)]
+
+
+def _failing(plan: Plan, as_result: bool) -> Plan:
+    """Clashes are an error, unless the client wants them in the result."""
+    if plan.clashes and not as_result:
+        raise Refused((key, type) for key, types in plan.clashes.items() for type in types)
+    return plan
+
+
+class RocksDBMachine(CatalogMachine):
+    @staticmethod
+    def url(directory: str) -> str:
+        return f"rocksdb:{directory}/store?sync=off"
+
+
+class SQLiteMachine(CatalogMachine):
+    @staticmethod
+    def url(directory: str) -> str:
+        return f"sqlite:{directory}/store.db?sync=off"
+
+
+def _settings(examples: int, steps: int = 40) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=False,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class TestMemory(CatalogMachine.TestCase):
+    settings = _settings(60)
+
+
+class TestRocksDB(RocksDBMachine.TestCase):
+    settings = _settings(15)
+
+
+class TestSQLite(SQLiteMachine.TestCase):
+    settings = _settings(15)
+
+
+@pytest.mark.long
+class TestMemoryForLong(CatalogMachine.TestCase):
+    settings = _settings(600, 50)

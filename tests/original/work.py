@@ -1,0 +1,268 @@
+"""A day's work on a catalog: a bit of everything that a catalog can store, done by either side."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, Namespace
+from morag.model.keys import ContentKey
+from morag.model.meta import CommitMeta
+from morag.model.operations import Delete, Put, Unchanged
+from tests.original.catalogs import NOTHING
+
+if TYPE_CHECKING:
+    from morag.model.content import Content
+    from morag.model.operations import Operation
+    from tests.original.catalogs import Catalog
+
+# Strings are ordered by UTF-16 units: the smile comes before the wide tilde, though its code point
+# is the higher one.
+_STRANGE_NAMES: Final = ("é", "～ wide", "\U0001f600 smile", "with.dots", " ", "x" * 200, "日本")
+
+
+class Work:
+    """All new keys lie below the namespace `who`; keys of others are changed, too."""
+
+    def __init__(self, catalog: Catalog, who: str) -> None:
+        self._catalog = catalog
+        self._who = who
+        self._random = Random(who)
+        self._held: dict[ContentKey, Content] = {}
+
+    def do(self, commits: int, bulk: int) -> None:
+        """Many small commits let an index grow slowly, two of `bulk` keys at one blow."""
+        self._held = self._catalog.contents("main")
+        self._every_type()
+        self._every_meta()
+        self._moving_about()
+        self._on_what_others_made()
+        self._branches_and_tags()
+        self._many_commits(commits)
+        for half in ("low", "high"):
+            self._commit(
+                *(self._new(table(i), f"{half}_{i:04d}") for i in range(bulk)), message=half
+            )
+        self._merges_and_transplants()
+        self._many_references()
+
+    def _every_type(self) -> None:
+        self._commit(self._new(Namespace.of(self._who)), message="the first")
+        inner = Namespace(
+            elements=(self._who, "s"), properties={"owner": "ann", "b": "2", "zeta": "", "a": "é"}
+        )
+        self._commit(self._new(inner, "s"), message="a namespace with properties")
+        self._commit(
+            self._new(table(0), "t0"),
+            self._new(table(-7, schema_id=0, sort_order_id=0), "a"),
+            self._new(view(4), "v"),
+            message="three, not in key order",
+        )
+        self._commit(self._new(delta(4), "d"), message="delta")
+        self._commit(self._new(DeltaLakeTable(), "d0"), message="empty delta")
+        self._commit(self._new(udf(1), "u"), message="function")
+        old_udf = UDF(sql_text="select 1", dialect="spark")
+        self._commit(self._new(old_udf, "u2"), message="function of old")
+        sql = IcebergView(
+            metadata_location="m", version_id=0, schema_id=0, sql_text="select", dialect="hive"
+        )
+        self._commit(self._new(sql, "v2"), message="view with its text")
+        self._commit(
+            self._new(table(2**62), "big"), self._new(table(-(2**63)), "small"), message="numbers"
+        )
+        self._commit(
+            *(self._new(table(i), name) for i, name in enumerate(_STRANGE_NAMES)),
+            message="many\nlines, ü\U0001f600 and \x07",
+        )
+
+    def _every_meta(self) -> None:
+        self._commit(
+            self._put(table(1), "t0"),
+            message="",
+            authors=("Ann <ann@x.org>", "Bob <bob@x.org>"),
+            signed_off_by=("Sig <s@x.org>", "Sig2 <s2@x.org>"),
+            author_time="2024-02-29T12:34:56.789123Z",
+            properties={"Key-One": ("v1", "v2"), "alpha": ("",), "zz.top": ("y",), "Äöü": ("ü",)},
+        )
+        # The order of headers changes with their number.
+        for count in (1, 2, 7, 8, 9, 10, 22):
+            self._commit(
+                self._put(table(count), "t0"),
+                message=f"{count} properties",
+                properties={f"P{self._random.randrange(10**6)}": (str(i),) for i in range(count)},
+                signed_off_by=("S <s@x>",) if count % 2 else (),
+            )
+
+    def _moving_about(self) -> None:
+        self._commit(self._put(table(99), "t0"), message="update", authors=("Solo <solo@x.org>",))
+        self._commit(*self._rename("a", "renamed"), message="rename")
+        self._commit(self._drop("d"), message="delete")
+        self._commit(self._new(delta(5), "d"), message="again, with a new id")
+        self._commit(self._drop("v"), self._new(view(40), "v"), message="again in one commit")
+        self._commit(
+            self._drop("v2"),
+            self._drop("d0"),
+            self._new(table(1), "n1"),
+            self._new(udf(3), "n0"),
+            self._new(view(3), "m0"),
+            *self._rename("u2", "another"),
+            message="many, out of order",
+        )
+        self._commit(
+            Unchanged(self._key("t0")), self._put(table(3), "n1"), message="with one unchanged"
+        )
+        self._commit(Unchanged(self._key("t0")), message="nothing but unchanged")
+
+    def _on_what_others_made(self) -> None:
+        """Of everything that is there, a few keys are updated, dropped, renamed and made anew."""
+        theirs = [
+            key
+            for key, content in self._held.items()
+            if key.elements[0] != self._who and isinstance(content, IcebergTable)
+        ]
+        chosen = self._random.sample(theirs, min(40, len(theirs)))
+        for i, key in enumerate(chosen):
+            held = self._held[key]
+            assert isinstance(held, IcebergTable)
+            steps: list[list[Operation]] = [
+                [Put(key, replace(held, snapshot_id=held.snapshot_id // 2 + 1))],
+                [Delete(key)],
+                [Delete(key), Put(ContentKey.of(self._who, f"taken{i}"), held)],
+                [Delete(key), Put(key, replace(held, id=None))],
+            ]
+            self._commit(*steps[i % len(steps)], message=f"on {key}")
+
+    def _branches_and_tags(self) -> None:
+        catalog, head = self._catalog, self._catalog.head("main")
+        for branch in ("dev", "fix", "gone"):
+            catalog.create("BRANCH", f"{self._who}-{branch}", head)
+        catalog.create("TAG", f"rel/{self._who}", head)
+        catalog.create("BRANCH", f"{self._who}/from-nothing", NOTHING)
+        for i in range(4):
+            self._commit_on("dev", f"dev{i}", i)
+            self._commit_on("fix", f"fix{i}", i)
+        self._commit_on("gone", "gone", 0)
+        catalog.delete(f"{self._who}-gone")
+        catalog.commit(
+            f"{self._who}/from-nothing",
+            [Put(ContentKey.of(self._who), Namespace.of(self._who))],
+            CommitMeta(message="another root"),
+        )
+
+    def _many_commits(self, count: int) -> None:
+        names = ("alpha", "beta", "gamma", "delta", "eps", "zeta")
+        for i in range(count):
+            name = f"{names[i % 6]}_{self._random.randrange(count):03d}"
+            if self._key(name) not in self._held:
+                operation: Operation = self._new(table(i), name)
+            elif self._random.random() < 0.5:
+                operation = self._drop(name)
+            else:
+                operation = self._put(table(i), name)
+            self._commit(operation, message=f"{self._who} {i}")
+
+    def _merges_and_transplants(self) -> None:
+        catalog, who = self._catalog, self._who
+        catalog.merge(f"{who}-dev", "main")
+        self._commit_on("dev", "later", 1)
+        meta = CommitMeta(
+            message="by hand", authors=("M <m@x.org>", "N"), properties={"p": ("1",), "q": ("",)}
+        )
+        catalog.merge(f"{who}-dev", "main", meta)
+        fixes = catalog.hashes(f"{who}-fix")[:4][::-1]
+        catalog.transplant(f"{who}-fix", fixes[:1], "main")
+        catalog.transplant(f"{who}-fix", fixes[1:], "main")
+        catalog.merge("main", f"{who}-fix")
+        self._held = catalog.contents("main")
+        self._commit(self._put(table(5), "later"), message="on what was merged")
+
+    def _many_references(self) -> None:
+        """Enough of them that their own index grows out of its first place."""
+        catalog, hashes = self._catalog, self._catalog.hashes("main")
+        for i in range(16):
+            name = f"{self._who}/branch-{i:02d}"
+            catalog.create("BRANCH", name, hashes[i % 3])
+            if i % 3 == 0:
+                catalog.assign(name, hashes[5])
+            if i % 4 == 1:
+                catalog.delete(name)
+        for tag in ("v1", "v2"):
+            catalog.create("TAG", f"{self._who}-{tag}", hashes[0])
+        catalog.delete(f"{self._who}-v2")
+        catalog.create("TAG", f"{self._who}-v2", hashes[1])
+        catalog.assign(f"{self._who}-v1", hashes[2])
+
+    def _commit_on(self, branch: str, name: str, number: int) -> None:
+        self._catalog.commit(
+            f"{self._who}-{branch}",
+            [Put(self._key(name), table(number))],
+            CommitMeta(message=f"{branch} {number}", authors=(f"A{number} <a@x.org>",)),
+        )
+
+    def _key(self, *name: str) -> ContentKey:
+        return ContentKey.of(self._who, *name)
+
+    def _new(self, content: Content, *name: str) -> Put:
+        return Put(self._key(*name), content)
+
+    def _put(self, content: Content, name: str) -> Put:
+        return Put(self._key(name), replace(content, id=self._held[self._key(name)].id))
+
+    def _drop(self, name: str) -> Delete:
+        return Delete(self._key(name))
+
+    def _rename(self, name: str, to: str) -> tuple[Operation, Operation]:
+        return self._drop(name), Put(self._key(to), self._held[self._key(name)])
+
+    def _commit(
+        self,
+        *operations: Operation,
+        message: str,
+        authors: tuple[str, ...] = (),
+        author_time: str | None = None,
+        signed_off_by: tuple[str, ...] = (),
+        properties: dict[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        meta = CommitMeta(
+            message=message,
+            authors=authors,
+            author_time=author_time,
+            signed_off_by=signed_off_by,
+            properties=properties or {},
+        )
+        made = self._catalog.commit("main", operations, meta)
+        for operation in operations:
+            if isinstance(operation, Delete):
+                del self._held[operation.key]
+        for operation in operations:
+            if isinstance(operation, Put):
+                id = made.get(operation.key, operation.content.id)
+                self._held[operation.key] = replace(operation.content, id=id)
+
+
+def table(n: int, schema_id: int = 1, sort_order_id: int = 2) -> IcebergTable:
+    return IcebergTable(
+        metadata_location=f"s3://b/m{n}.json",
+        snapshot_id=n,
+        schema_id=schema_id,
+        spec_id=0,
+        sort_order_id=sort_order_id,
+    )
+
+
+def view(n: int) -> IcebergView:
+    return IcebergView(metadata_location=f"s3://b/v{n}.json", version_id=n, schema_id=3)
+
+
+def udf(n: int) -> UDF:
+    return UDF(metadata_location=f"s3://b/u{n}.json", version_id=f"v{n}", signature_id=f"s{n}")
+
+
+def delta(n: int) -> DeltaLakeTable:
+    return DeltaLakeTable(
+        last_checkpoint=f"cp{n}",
+        checkpoint_location_history=tuple(f"c{i}" for i in range(n % 3)),
+        metadata_location_history=tuple(f"d{i}" for i in range(1 + n % 4)),
+    )

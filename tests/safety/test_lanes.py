@@ -1,0 +1,264 @@
+"""Lanes: first come, first served; one write for many; one failure is one failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from morag.backend.memory import MemoryBackend
+from morag.config import Settings
+from morag.errors import ReferenceConflict, ReferenceNotFound
+from morag.logic.reflog import RefOperation
+from morag.model.operations import Delete
+from morag.testing.counting import CountingBackend
+from morag.versions.lanes import Attempt, Lane, Ticket
+from morag.versions.repository import Repository
+from morag.versions.world import World
+from tests.safety.sound import check_sound, key, messages, put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.model.operations import Operation
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def backend() -> CountingBackend:
+    return CountingBackend(MemoryBackend())
+
+
+@pytest.fixture
+def repo(backend: CountingBackend) -> Repository:
+    repo = Repository(backend, Settings(lane_batch=64), World())
+    backend.reset()
+    return repo
+
+
+def ticket(repo: Repository, message: str, *operations: Operation, branch: str = "main") -> Ticket:
+    return Ticket(repo.commit_request(branch, operations or [put(message)], message))
+
+
+def run(repo: Repository, tickets: Sequence[Ticket], branch: str = "main") -> None:
+    """Have all of them wait in the lane, then drive it until the last is done."""
+    lane = repo._lanes.lane(branch)
+    assert lane.join(tickets)
+    lane.drive(tickets[-1])
+
+
+def test_who_comes_first_commits_first(repo: Repository) -> None:
+    """However they are cut into batches: 150 are three."""
+    names = [f"{n:03}" for n in range(150)]
+    run(repo, [ticket(repo, name) for name in names])
+    assert messages(repo, "main") == names
+
+
+def test_who_joins_while_a_batch_is_written_comes_after_it(repo: Repository) -> None:
+    lane = repo._lanes.lane("main")
+    first, late = ticket(repo, "first"), ticket(repo, "late")
+
+    class Joins(MemoryBackend):
+        pass
+
+    assert lane.join([first])
+    assert not lane.join([late])
+    thread = Thread(target=lambda: (late.wait(), late.done or lane.drive(late)))
+    thread.start()
+    lane.drive(first)
+    thread.join(timeout=20)
+    assert late.done
+    assert messages(repo, "main") == ["first", "late"]
+
+
+def test_a_batch_is_one_swap_and_one_line(repo: Repository, backend: CountingBackend) -> None:
+    run(repo, [ticket(repo, f"{n}") for n in range(40)])
+    assert backend.counts["apply"] == 1
+    assert backend.counts["swap_ref"] == backend.counts["insert_rows"] == 0
+    (line,) = [move for move in repo.references.moves().items if move.operation == "COMMIT"]
+    assert line.commits == 40
+    assert line.hash_after == repo.references.get("main").hash
+
+
+def test_a_batch_is_no_larger_than_its_limit(repo: Repository, backend: CountingBackend) -> None:
+    run(repo, [ticket(repo, f"{n}") for n in range(150)])
+    assert backend.counts["apply"] == 3
+    moves = repo.references.moves().items
+    assert [move.commits for move in moves if move.operation == "COMMIT"] == [22, 64, 64]
+
+
+def test_a_conflict_fails_alone(repo: Repository) -> None:
+    repo.commit("main", [put("a")], "start")
+    head = repo.references.get("main").hash
+    tickets = [
+        ticket(repo, "good", put("b")),
+        Ticket(repo.commit_request("main", [put("b")], "bad", expected=head)),
+        ticket(repo, "gone", Delete(key("nothing"))),
+        ticket(repo, "also good", put("c")),
+    ]
+    run(repo, tickets)
+    assert messages(repo, "main") == ["start", "good", "also good"]
+    for failed in tickets[1:3]:
+        with pytest.raises(ReferenceConflict):
+            failed.result()
+    check_sound(repo, "main")
+
+
+def test_a_batch_of_conflicts_writes_nothing(repo: Repository, backend: CountingBackend) -> None:
+    tickets = [ticket(repo, "gone", Delete(key(f"{n}"))) for n in range(5)]
+    run(repo, tickets)
+    assert all(isinstance(ticket.failure, ReferenceConflict) for ticket in tickets)
+    assert backend.counts["apply"] == 0
+
+
+def test_those_who_build_on_each_other_share_a_batch(
+    repo: Repository, backend: CountingBackend
+) -> None:
+    run(repo, [ticket(repo, "there", put("a")), ticket(repo, "gone", Delete(key("a")))])
+    assert backend.counts["apply"] == 1
+    log = check_sound(repo, "main")
+    assert [entry.meta.message for entry in log] == ["there", "gone"]
+    assert list(repo.contents.keys("main")) == []
+
+
+class MergeTicket(Ticket):
+    """The request of a merge is made inside `Repository.merge`; this one takes its place."""
+
+    class _Request:
+        operation = RefOperation.MERGE
+        who = ""
+        shares_batch = False
+
+        def __init__(self, inner: Any) -> None:
+            self.attempt, self.forget = inner.attempt, inner.forget
+
+    def __init__(self, inner: Ticket) -> None:
+        super().__init__(self._Request(inner.request))
+
+
+def test_a_merge_has_a_batch_to_itself(repo: Repository, backend: CountingBackend) -> None:
+    tickets = [ticket(repo, f"{n}") for n in range(7)]
+    tickets[2], tickets[3] = MergeTicket(tickets[2]), MergeTicket(tickets[3])
+    run(repo, tickets)
+    moves = [m for m in repo.references.moves().items if m.operation != "CREATE_REFERENCE"][::-1]
+    assert [(m.operation, m.commits) for m in moves] == [
+        ("COMMIT", 2),
+        ("MERGE", 1),
+        ("MERGE", 1),
+        ("COMMIT", 3),
+    ]
+    assert messages(repo, "main") == [f"{n}" for n in range(7)]
+    assert backend.counts["apply"] == 4
+
+
+def test_a_real_merge_does_not_share(repo: Repository) -> None:
+    repo.commit("main", [put("a")], "a")
+    repo.references.create_branch("side", "main")
+    repo.commit("side", [put("b")], "b")
+    lane = repo._lanes.lane("main")
+    seen: list[bool] = []
+    joined = lane.join
+
+    def spy(tickets: Sequence[Ticket]) -> bool:
+        seen.extend(ticket.request.shares_batch for ticket in tickets)
+        return joined(tickets)
+
+    lane.join = spy  # type: ignore[method-assign]
+    repo.merge("side", "main")
+    repo.transplant([repo.references.get("side").hash], "main", conflicts_as_result=True)
+    repo.commit("main", [put("c")], "c")
+    assert seen == [False, False, True]
+
+
+# Drivers that die
+
+
+class Request:
+    operation = RefOperation.COMMIT
+    who = ""
+    shares_batch = False
+
+    def attempt(self, head: object) -> Attempt:
+        raise NotImplementedError
+
+    def forget(self, taken: object) -> None: ...
+
+
+class Writer:
+    """Fails for some batches, by number; settles all others. Holds the first one up if asked."""
+
+    def __init__(self, failures: dict[int, BaseException]) -> None:
+        self.batches = 0
+        self.go, self.writing = Event(), Event()
+        self._failures = failures
+
+    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
+        self.writing.set()
+        assert self.go.wait(timeout=20)
+        number, self.batches = self.batches, self.batches + 1
+        if number in self._failures:
+            raise self._failures[number]
+        for ticket in batch:
+            ticket.succeed("done")
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("driver"), KeyboardInterrupt(), SystemExit()])
+@pytest.mark.parametrize("dying", [[0], [3], [0, 1, 2], [7], list(range(8))])
+def test_a_driver_that_dies_hands_over(failure: BaseException, dying: list[int]) -> None:
+    """Each batch is one request here, so as many fail as batches do, and nobody waits forever."""
+    writer: Any = Writer(dict.fromkeys(dying, failure))
+    lane = Lane(writer, "main", 10)
+
+    def run() -> str:
+        try:
+            return str(lane.run(Request()))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is what was planted.
+            return type(error).__name__
+
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(run)
+        assert writer.writing.wait(timeout=20)
+        others = [pool.submit(run) for _ in range(7)]
+        writer.go.set()
+        results = Counter(future.result(timeout=20) for future in [first, *others])
+    assert results == Counter({type(failure).__name__: len(dying), "done": 8 - len(dying)})
+    assert lane.run(Request()) == "done"
+    assert writer.batches == 9
+
+
+def test_a_failed_write_fails_its_batch_and_no_other(repo: Repository) -> None:
+    repo.references.create_branch("gone", None)
+    tickets = [ticket(repo, f"{n}", branch="gone") for n in range(3)]
+    repo.references.delete("gone")
+    run(repo, tickets, "gone")
+    for each in tickets:
+        with pytest.raises(ReferenceNotFound):
+            each.result()
+    repo.references.create_branch("gone", None)
+    repo.commit("gone", [put("a")], "again")
+    assert messages(repo, "gone") == ["again"]
+
+
+def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None:
+    branches = [f"b{n}" for n in range(3)]
+    for branch in branches:
+        repo.references.create_branch(branch, None)
+
+    def work(me: int) -> None:
+        for n in range(15):
+            branch = branches[(me + n) % 3]
+            repo.commit(branch, [put(f"{me}-{n}")], f"{me}-{n}")
+
+    with ThreadPoolExecutor(12) as pool:
+        for done in [pool.submit(work, me) for me in range(12)]:
+            done.result(timeout=25)
+    everything = [message for branch in branches for message in messages(repo, branch)]
+    assert sorted(everything) == sorted(f"{me}-{n}" for me in range(12) for n in range(15))
+    for branch in branches:
+        for me in range(12):
+            mine = [m for m in messages(repo, branch) if m.startswith(f"{me}-")]
+            assert mine == sorted(mine, key=lambda m: int(m.partition("-")[2]))
