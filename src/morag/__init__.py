@@ -8,6 +8,8 @@ ARCHITECTURE.md shows the house; `versions/repository.py` is its front door.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from morag.backend.urls import open_backend
 from morag.config import Settings
 from morag.errors import MoragError
@@ -38,6 +40,7 @@ __all__ = [
     "TagNote",
     "Unchanged",
     "open",
+    "replace",
 ]
 
 

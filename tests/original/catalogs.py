@@ -7,7 +7,7 @@ of them sees is rendered as the JSON of REST v2, all of it, to be compared as a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from morag.persist.ids import NO_ANCESTOR
 from morag.versions.metas import meta_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from morag.logic.consistency import CommitStatus
     from morag.model.meta import CommitMeta
@@ -51,9 +51,8 @@ class Seen(Struct, frozen=True):
 
     def differences(self, other: Seen) -> list[str]:
         """Where two catalogs disagree: the first few places. A plain == would drown in output."""
-        return list(_differences("", msgspec.structs.asdict(self), msgspec.structs.asdict(other)))[
-            :10
-        ]
+        here, there = (msgspec.structs.asdict(seen) for seen in (self, other))
+        return list(islice(_differences("", here, there), 10))
 
 
 class Catalog(Protocol):
@@ -132,7 +131,7 @@ class OverRest:
     def contents(self, at: str) -> dict[ContentKey, Content]:
         entries = self._entries(self.head(at))
         return {
-            ContentKey(tuple(e["name"]["elements"])): msgspec.convert(e["content"], Content)  # type: ignore[arg-type]
+            ContentKey(tuple(e["name"]["elements"])): msgspec.convert(e["content"], Content)
             for e in entries
         }
 
@@ -161,8 +160,8 @@ class OverRest:
         return _without_nulls(found)
 
     def damage(self) -> list[str]:
-        """The references of which the server finds that something is missing."""
-        names = [reference["name"] for reference in self._all("references", "trees")]
+        """The references of which the server finds that something is missing, once per head."""
+        names = {r["hash"]: r["name"] for r in self._all("references", "trees")}.values()
         return [name for name in names if verdicts(self.recent(name)) != {"COMMIT_CONSISTENT"}]
 
     def configure(self, policy: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -164,14 +163,7 @@ def jar() -> Path:
         _CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_CACHE) as half:
             artifact = f"org.projectnessie.nessie:nessie-quarkus:{VERSION}:jar:runner"
-            maven = shutil.which("mvn")
-            if maven is None:
-                raise RuntimeError("mvn is not on the PATH; it downloads the original server")
-            subprocess.run(
-                [maven, "-q", "-B", "dependency:copy"]
-                + [f"-Dartifact={artifact}", f"-DoutputDirectory={half}"],
-                check=True,
-                cwd=half,
-            )
+            options = [f"-Dartifact={artifact}", f"-DoutputDirectory={half}"]
+            subprocess.run(["mvn", "-q", "-B", "dependency:copy", *options], check=True, cwd=half)
             (Path(half) / name).rename(kept)
     return kept

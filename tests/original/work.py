@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 # Strings are ordered by UTF-16 units: the smile comes before the wide tilde, though its code point
 # is the higher one.
-_STRANGE_NAMES: Final = ("é", "～ wide", "\U0001f600 smile", "with.dots", " ", "x" * 200, "日本")
+_STRANGE_NAMES: Final = (
+    "é",
+    "\uff5e wide",
+    "\U0001f600 smile",
+    "with.dots",
+    " ",
+    "x" * 200,
+    "日本",
+)
 
 
 class Work:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -440,6 +441,37 @@ def test_a_lost_race_is_tried_again(faulty: Store) -> None:
     faulty.repo.commit("main", [put("ours")], "ours")
     check_sound(other, "main")
     assert messages(other, "main") == ["theirs", "ours"]
+
+
+@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
+def test_a_start_that_was_cut_short_anywhere_is_finished_by_the_next(
+    weak: bool, fault: Fault
+) -> None:
+    for step in count(1):
+        memory = MemoryBackend()
+        backend = FaultyBackend(memory, NthWrite(step, fault), weak=weak)
+        with suppress(InjectedFault):
+            Repository(backend, QUICK, World())
+        repo = Repository(memory, QUICK, World())
+        repo.commit("main", [put("a")], "a")
+        assert found_names(repo, ["main"]) == {"main"}
+        assert repo.describe().default_branch_name == "main"
+        if not backend.injected:
+            assert step > 4, "there are more steps than that"
+            break
+
+
+class NthWrite:
+    """Lets the n-th of all writes fail."""
+
+    def __init__(self, number: int, fault: Fault) -> None:
+        self._left, self._fault = number, fault
+
+    def fault(self, method: str, call: int) -> Fault | None:
+        if method.startswith("read"):
+            return None
+        self._left -= 1
+        return self._fault if self._left == 0 else None
 
 
 # Trying again, within bounds

@@ -61,17 +61,19 @@ def test_who_comes_first_commits_first(repo: Repository) -> None:
 def test_who_joins_while_a_batch_is_written_comes_after_it(repo: Repository) -> None:
     lane = repo._lanes.lane("main")
     first, late = ticket(repo, "first"), ticket(repo, "late")
-
-    class Joins(MemoryBackend):
-        pass
-
     assert lane.join([first])
     assert not lane.join([late])
-    thread = Thread(target=lambda: (late.wait(), late.done or lane.drive(late)))
+
+    def drive() -> None:
+        late.wait()
+        if not late.done:
+            lane.drive(late)
+
+    thread = Thread(target=drive)
     thread.start()
     lane.drive(first)
     thread.join(timeout=20)
-    assert late.done
+    late.result()
     assert messages(repo, "main") == ["first", "late"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NewType, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NewType, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -82,6 +82,9 @@ class Slice(Struct, frozen=True):
     count: int = 1
 
 
+WHOLE: Final = Slice()
+
+
 class Backend(Protocol):
     """A durable place for refs and rows, shared by any number of threads.
 
@@ -116,7 +119,7 @@ class Backend(Protocol):
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None: ...
 
     def scan_rows(
-        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = Slice()
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
         """Every row of the part, in no order; only the given kinds if any are given.
 
@@ -141,8 +144,8 @@ class AppliesAtOnce(Protocol):
         """Insert the rows, swap the ref and append to the ref-log: all or nothing.
 
         Nothing is written if the swap's expectation does not hold or if a row of kind
-        `UNIQUE_KIND` is stored already; in the latter case its id is missing from `new`, which
-        then names the unique rows that would have been new.
+        `UNIQUE_KIND` is stored already. Either way `new` then names those unique rows that would
+        have been new, so that a lost race and a taken value can be told apart.
         """
         ...
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from morag.backend.base import UNIQUE_KIND, Applied, Row
-from morag.backend.slices import WHOLE, id_range
+from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, Row
+from morag.backend.slices import id_range
 from morag.errors import StoreUrlInvalid
 
 if TYPE_CHECKING:

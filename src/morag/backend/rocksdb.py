@@ -19,9 +19,9 @@ from rocksdict import (
     WriteBatch,
 )
 
-from morag.backend.base import UNIQUE_KIND, Applied, LogRow, ObjId, Ref, Row
+from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
-from morag.backend.slices import WHOLE, id_range
+from morag.backend.slices import id_range
 from morag.errors import BadRequest, StoreLocked, StoreUrlInvalid
 
 if TYPE_CHECKING:

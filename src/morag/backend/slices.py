@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
-from morag.backend.base import Slice
-
-WHOLE: Final = Slice()
+if TYPE_CHECKING:
+    from morag.backend.base import Slice
 
 
 def id_range(part: Slice) -> tuple[bytes, bytes | None]:

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
-from morag.backend.base import UNIQUE_KIND, Applied
-from morag.backend.slices import WHOLE
+from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
 from morag.errors import StoreUrlInvalid
 
 if TYPE_CHECKING:

@@ -67,6 +67,8 @@ def grown_index(
     if len(incremental) <= _limit_bytes(persist.settings, parent.directory):
         index = CommitIndex(persist, grown, parent.directory, [key for key, _ in operations])
         return NewIndex(index, incremental, *inherited)
+    if inherited[0] is not None:
+        persist.demote([inherited[0]])
     return _spilled(persist, parent.directory, grown)
 
 

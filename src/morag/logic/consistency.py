@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from itertools import combinations, islice, permutations
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -13,7 +14,7 @@ from morag.errors import RepositoryCorrupt
 from morag.index.diff import diff
 from morag.index.directory import Directory, segment_of
 from morag.index.layered import CommitIndex, index_of
-from morag.index.ops import content_id_of, exists, payload_of, value_of
+from morag.index.ops import content_id_of, exists, has_content_id, payload_of, value_of
 from morag.persist import codec, ids
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Commit, Index, IndexSegments, Value
@@ -148,16 +149,20 @@ class _Checker:
     def against_parent(self, commit: Commit, index: CommitIndex) -> None:
         """What the id does not cover: place in history, and all that was inherited."""
         parent = None
+        operations = list(index.operations())
         if commit.parent != NO_ANCESTOR:
             parent = self._parent(commit.parent)
             if parent is None:
-                return  # That is the parent's trouble, and shows when the parent is checked.
+                # That is the parent's trouble, and shows when the parent is checked. Unless it is
+                # not the parent that is damaged, but its id in here.
+                if _id_differs(commit, operations, index_of(self.persist, None)):
+                    self._note(commit.id, "the commit does not hash to its id, its parent unread")
+                return
         if commit.seq != (1 if parent is None else parent.seq + 1):
             self._note(commit.id, "seq does not follow the parent's")
         inherited = () if parent is None else parent.tail
         if commit.tail[1:] != inherited[: len(commit.tail) - 1]:
             self._note(commit.id, "the tail is not that of the parent")
-        operations = list(index.operations())
         try:
             before = index_of(self.persist, parent)
             changed = {key for key, _, _ in diff(before, index)}
@@ -181,6 +186,8 @@ class _Checker:
             for id, obj in self._read_all(list(wanted)):
                 if isinstance(obj, Value) and obj.payload != payload_of(wanted[id]):
                     self._note(id, "the value's type is not that of its index entry")
+                if isinstance(obj, Value) and _other_content(obj, wanted[id]):
+                    self._note(id, "the value's content id is not that of its index entry")
 
     def _read(self, id: ObjId) -> Obj | None:
         return next((obj for _, obj in self._read_all([id])), None)
@@ -214,6 +221,11 @@ def _actual_id(obj: Obj) -> ObjId:
     if isinstance(obj, Index):
         _check_order(segment_of(obj))
     return obj.id
+
+
+def _other_content(value: Value, op: bytes) -> bool:
+    """An entry without a content id says nothing about it."""
+    return has_content_id(op) and str(UUID(bytes=content_id_of(op))) != value.content_id
 
 
 def _check_order(segment: Segment) -> None:

@@ -6,8 +6,7 @@ from collections import Counter
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from morag.backend.base import AppliesAtOnce, KeepsRefLog
-from morag.backend.slices import WHOLE
+from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,8 +9,7 @@ from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from morag.backend.base import AppliesAtOnce, KeepsRefLog
-from morag.backend.slices import WHOLE
+from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -338,9 +338,7 @@ class Model:
             raise ReferenceNotFound(f"{expected} on {branch}")
         return head
 
-    def _squash(
-        self, before: str, after: str, head: str, rules: Rules, empty: Planned
-    ) -> Plan:
+    def _squash(self, before: str, after: str, head: str, rules: Rules, empty: Planned) -> Plan:
         ours = self.state(head)
         applied = _Applied(ours)
         applied.take(_differences(self.state(before), self.state(after)), rules, drop_always=True)
@@ -540,7 +538,9 @@ def _without(state: State, keys: Iterable[ContentKey]) -> dict[ContentKey, Conte
     return {key: content for key, content in state.items() if key not in gone}
 
 
-def _named(contents: Mapping[ContentKey, T], added: Mapping[ContentKey, str]) -> dict[ContentKey, T]:
+def _named(
+    contents: Mapping[ContentKey, T], added: Mapping[ContentKey, str]
+) -> dict[ContentKey, T]:
     """The same, where new content has got its id."""
     named = {}
     for key, content in contents.items():

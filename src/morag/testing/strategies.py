@@ -51,7 +51,7 @@ class Will(Enum):
     PUT_OTHER_TYPE = "put other type"
 
 
-_MOSTLY: Final = [Will.PUT] * 6 + [Will.DELETE] * 3 + [Will.RENAME] * 2 + [Will.READD] * 2
+_MOSTLY: Final = [Will.PUT] * 6 + [Will.DELETE] * 2 + [Will.RENAME] * 2 + [Will.READD] * 2
 _SOMETIMES: Final = [Will.RENAME_AND_CHANGE, Will.SAME, Will.UNCHANGED]
 _WRONG: Final = [Will.PUT_WITHOUT_ID, Will.PUT_WITH_ANY_ID, Will.PUT_OTHER_TYPE]
 
@@ -82,7 +82,9 @@ class Wish(Struct, frozen=True):
                 if self.wise and not _has_parent(key, state):
                     key = none[self.first % len(none)]
                 held = state.get(key)
-                return [Put(key, new_content(key, self.number) if held is None else self._changed(held))]
+                return [
+                    Put(key, new_content(key, self.number) if held is None else self._changed(held))
+                ]
             case Will.DELETE:
                 return [Delete(key)]
             case Will.RENAME | Will.RENAME_AND_CHANGE:
@@ -144,18 +146,23 @@ def table(number: int) -> IcebergTable:
     )
 
 
-def wishes(mostly_wise: bool = True) -> st.SearchStrategy[list[Wish]]:
-    wise = st.integers(0, 7).map(bool) if mostly_wise else st.booleans()
-    usual = st.sampled_from(_MOSTLY * 3 + _SOMETIMES * 2 + _WRONG)
-    wish = st.builds(
-        Wish, usual, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9), wise
-    )
-    return st.lists(wish, min_size=1, max_size=5)
-
+_wisely = st.sampled_from([True] * 15 + [False])
+_wish = st.builds(
+    Wish,
+    st.sampled_from(_MOSTLY * 6 + _SOMETIMES * 5 + _WRONG),
+    st.integers(0, 12),
+    st.integers(0, 12),
+    st.integers(0, 9),
+    _wisely,
+)
+wishes = st.lists(_wish, min_size=1, max_size=4)
+"""For one commit."""
+histories = st.lists(wishes, max_size=3)
+"""For commits on top of each other."""
 
 content_keys = st.sampled_from(KEYS)
 behaviors = st.sampled_from(
-    [MergeBehavior.NORMAL, MergeBehavior.NORMAL, MergeBehavior.FORCE, MergeBehavior.DROP]
+    [MergeBehavior.NORMAL] * 4 + [MergeBehavior.FORCE] * 2 + [MergeBehavior.DROP]
 )
 
 
@@ -172,7 +179,7 @@ class RuleWish(Struct, frozen=True):
 
 
 rule_wishes = st.lists(
-    st.builds(RuleWish, st.integers(0, 12), behaviors, st.integers(0, 7).map(bool)), max_size=2
+    st.builds(RuleWish, st.integers(0, 12), st.sampled_from(MergeBehavior), _wisely), max_size=2
 )
 
 tag_notes = st.none() | st.builds(

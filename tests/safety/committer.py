@@ -1,0 +1,101 @@
+"""A process that commits as fast as it can and tells, line by line, what was acknowledged.
+
+    python -m tests.safety.committer URL NAME [--threads N] [--commits N] [--references] [--each]
+
+It writes `ready`, and then for each thing it does `try WHAT` before and `done WHAT HASH` after. A
+line is one write to the pipe, so a killed process leaves no half line that looks like a whole one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import morag
+from morag.config import Settings
+from morag.model.meta import CommitMeta
+from tests.safety.sound import key, put
+
+if TYPE_CHECKING:
+    from morag.versions.repository import Repository
+
+KEYS = 5
+PATIENT = Settings(commit_timeout_ms=60_000)
+
+
+def say(*words: str) -> None:
+    os.write(1, (" ".join(words) + "\n").encode())
+
+
+def commit_message(name: str) -> str:
+    """Says the name three times: one of them survives, however a log cuts its records up."""
+    return f"<{name}> <{name}> <{name}>"
+
+
+def commit(repo: Repository, branch: str, me: str, commits: int | None) -> None:
+    """Create a few keys, then update them, over and over."""
+    ids: dict[int, str] = {}
+    for n in count() if commits is None else range(commits):
+        name, slot = f"{me}-{n}", n % KEYS
+        say("try", name)
+        operation = put(f"{me}-{slot}", n, ids.get(slot))
+        result = repo.commit(branch, [operation], commit_message(name))
+        say("done", name, result.hash)
+        if slot not in ids:
+            ids[slot] = result.added[key(f"{me}-{slot}")]
+
+
+def change_references(repo: Repository, me: str) -> None:
+    """Create, commit to, merge and delete branches. Every third one stays."""
+    for n in count():
+        branch = f"{me}-{n}"
+        say("try", f"create:{branch}")
+        repo.references.create_branch(branch, "main")
+        say("done", f"create:{branch}", "-")
+        repo.commit(branch, [put(f"on-{branch}")], "on a branch")
+        say("try", f"merge-{branch}")
+        meta = CommitMeta(message=commit_message(f"merge-{branch}"))
+        merged = repo.merge(branch, "main", meta=meta)
+        say("done", f"merge-{branch}", merged.resultant_target_hash or "")
+        if n % 3:
+            say("try", f"delete:{branch}")
+            repo.references.delete(branch)
+            say("done", f"delete:{branch}", "-")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("name")
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--commits", type=int)
+    parser.add_argument("--references", action="store_true")
+    parser.add_argument("--each", action="store_true", help="give each thread its own branch")
+    args = parser.parse_args()
+    with morag.open(args.url, PATIENT) as repo, ThreadPoolExecutor(args.threads + 1) as pool:
+        names = [f"{args.name}.t{n}" for n in range(args.threads)]
+        branches = dict.fromkeys(names, "main")
+        if args.each:
+            branches = {name: name for name in names}
+            for name in names:
+                repo.references.create_branch(name, None)
+        together = Barrier(args.threads)
+
+        def work(name: str) -> None:
+            together.wait()
+            commit(repo, branches[name], name, args.commits)
+
+        say("ready")
+        working = [pool.submit(work, name) for name in names]
+        if args.references:
+            working.append(pool.submit(change_references, repo, args.name))
+        for done in working:
+            done.result()
+
+
+if __name__ == "__main__":
+    main()
