@@ -1,4 +1,4 @@
-"""`make bench`: all figures of the kernel, or those that are named: size durable growth reads rss."""
+"""`make bench`: all figures of the kernel, or the parts named as arguments."""
 
 from __future__ import annotations
 

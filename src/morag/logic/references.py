@@ -67,6 +67,12 @@ class References:
         rows = self._persist.refs(names)
         return [self._mended(name, rows.get(name)) for name in names]
 
+    def find_first(self, names: list[str]) -> Ref | None:
+        """The first of the names that exists, read in one go."""
+        rows = self._persist.refs(names)
+        mended = (self._mended(name, rows.get(name)) for name in names)
+        return next((ref for ref in mended if ref is not None), None)
+
     def get(self, name: str) -> Ref:
         ref = self.find(name)
         if ref is None:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from morag.errors import ReferenceNotFound, RetriesExhausted, StoreBusy
+from morag.errors import ReferenceNotFound, RetriesExhausted, ServiceUnavailable, StoreBusy
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.objects import Commit, Obj, Unique
@@ -61,11 +61,12 @@ class Request(Protocol):
 class Ticket:
     """A request in a lane, and in the end what became of it."""
 
-    __slots__ = ("_result", "_turn", "done", "failure", "request")
+    __slots__ = ("_result", "_turn", "done", "drives", "failure", "request")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.done = False
+        self.drives = False
         self.failure: BaseException | None = None
         self._result: Any = None
         self._turn = Lock()
@@ -107,7 +108,11 @@ class Lane:
         """Have the request carried out, by whoever drives. Returns when it is durable."""
         ticket = Ticket(request)
         if not self.join([ticket]):
-            ticket.wait()
+            try:
+                ticket.wait()
+            except BaseException:  # Ctrl-C, for one: the others must not wait for us.
+                self._leave(ticket)
+                raise
         if not ticket.done:
             self.drive(ticket)
         return ticket.result()
@@ -126,16 +131,32 @@ class Lane:
                 batch = self._next_batch()
             try:
                 self._writer.write(self._branch, batch)
-            except BaseException as failure:  # noqa: BLE001 - goes to those who wait for it.
+            except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
                 for ticket in batch:
                     ticket.fail(failure)
+            except BaseException as interrupt:  # noqa: BLE001 - meant for the driver alone.
+                for ticket in batch:
+                    ticket.fail(interrupt if ticket is until else _driver_interrupted())
             for ticket in batch:
                 if ticket is not until:
                     ticket.wake()
         with self._lock:
-            self._driven = bool(self._waiting)
-            if self._waiting:
-                self._waiting[0].wake()
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Let the next in line drive, if there is one. Call it with the lock."""
+        self._driven = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].drives = True
+            self._waiting[0].wake()
+
+    def _leave(self, ticket: Ticket) -> None:
+        """Give up waiting. A batch that holds the ticket goes on; nobody asks for its result."""
+        with self._lock:
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+                if ticket.drives:
+                    self._hand_over()
 
     def _next_batch(self) -> list[Ticket]:
         batch = [self._waiting.popleft()]
@@ -147,6 +168,12 @@ class Lane:
         ):
             batch.append(self._waiting.popleft())
         return batch
+
+
+def _driver_interrupted() -> ServiceUnavailable:
+    return ServiceUnavailable(
+        "The thread that wrote this change was interrupted; look whether it was made"
+    )
 
 
 class BatchWriter:

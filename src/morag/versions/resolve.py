@@ -44,12 +44,11 @@ class Resolver:
 
     def named(self, name: str) -> tuple[ReferenceKind, Ref]:
         """The branch of that name, or else the tag."""
-        branch, tag = self._references.find_all([full_name("BRANCH", name), full_name("TAG", name)])
-        if branch is not None:
-            return "BRANCH", branch
-        if tag is not None:
-            return "TAG", tag
-        raise ReferenceNotFound.named(name)
+        branch, tag = full_name("BRANCH", name), full_name("TAG", name)
+        ref = self._references.find_first([branch, tag])
+        if ref is None:
+            raise ReferenceNotFound.named(name)
+        return ("BRANCH" if ref.name == branch else "TAG"), ref
 
     def resolve(self, spec: RefSpec | str) -> Resolved:
         """A hash beside a name is not checked to be on it; whoever writes checks that."""
