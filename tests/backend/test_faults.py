@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.backend.base import UNIQUE_KIND, AppliesAtOnce, KeepsRefLog, Ref, RefSwap
+from morag.backend.base import UNIQUE_KIND, WHOLE, AppliesAtOnce, KeepsRefLog, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
-from morag.backend.slices import WHOLE
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,

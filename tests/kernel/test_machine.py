@@ -10,7 +10,7 @@ import itertools
 import shutil
 import tempfile
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, event, settings
@@ -29,11 +29,10 @@ from morag.errors import BadRequest, ContentNotFound, MoragError, ReferenceConfl
 from morag.logic.consistency import Consistency
 from morag.model.conflicts import ConflictType
 from morag.model.content import Namespace, type_name
-from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Operation, Put
-from morag.model.references import Reference, TagNote
+from morag.model.references import Reference
 from morag.testing.model import NOTHING, Model, Move, Plan, Refused, Removed, Rules
 from morag.testing.strategies import (
     KEYS,
@@ -58,7 +57,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from morag.backend.base import Backend
+    from morag.model.keys import ContentKey
+    from morag.model.listed import LogEntry
     from morag.model.merging import MergeResult
+    from morag.model.references import RefLogEntry, TagNote
     from morag.testing.model import ModelCommit
     from morag.versions.listing import Listing
 
@@ -167,8 +169,8 @@ class CatalogMachine(RuleBasedStateMachine):
         self._commit(name, operations, None)
 
     def _commits(self, branch: str, wanted: list[list[Wish]]) -> None:
-        for wishes in wanted:
-            self._commit(branch, self._operations(wishes, self.model.branches[branch]), None)
+        for some in wanted:
+            self._commit(branch, self._operations(some, self.model.branches[branch]), None)
 
     def _commit(self, branch: str, operations: Sequence[Operation], expected: str | None) -> None:
         message = f"commit {next(self.numbers)}"
@@ -184,7 +186,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(
         source=picks,
-        steps=st.just([]) | relatives,
+        steps=st.one_of(*[st.just([])] * 4, relatives),
         new=histories,
         branch=picks,
         new_here=histories,
@@ -214,16 +216,68 @@ class CatalogMachine(RuleBasedStateMachine):
         said: bool,
     ) -> None:
         """Both sides may do something first: that is where conflicts come from."""
-        into = self._branch(branch)
+        into = self._target(source, branch)
         self._commits(self._branch(source), new)
         self._commits(into, new_here)
         spec, theirs = self._spec(source, steps)
+        base = self._merge_base(self.model.branches[into], theirs)
+        touched = sorted(self.model.diff(base or NOTHING, theirs))
+        self._merge(
+            spec,
+            theirs,
+            into,
+            Rules([wish.rule(touched) for wish in wanted], default),
+            squash,
+            expected=self._expected(into, expected, pick),
+            dry_run=dry_run,
+            as_result=as_result,
+            message=f"merge {next(self.numbers)}" if said and squash else None,
+        )
+
+    @rule(
+        one=picks,
+        new=histories,
+        other=picks,
+        new_there=histories,
+        forced=st.booleans(),
+        squash=st.booleans(),
+        crossed=st.booleans(),
+    )
+    def merge_both_ways(
+        self,
+        one: int,
+        new: list[list[Wish]],
+        other: int,
+        new_there: list[list[Wish]],
+        forced: bool,
+        squash: bool,
+        crossed: bool,
+    ) -> None:
+        """Crossed, the second merge takes what the other branch was before the first one."""
+        left, right = self._branch(one), self._target(one, other)
+        self._commits(left, new)
+        self._commits(right, new_there)
+        rules = Rules(default=MergeBehavior.FORCE if forced else MergeBehavior.NORMAL)
+        before = self.model.branches[right]
+        self._merge(left, self.model.branches[left], right, rules, squash)
+        now = before if crossed else self.model.branches[right]
+        self._merge(f"@{now}", now, left, rules, squash)
+
+    def _merge(
+        self,
+        spec: str,
+        theirs: str,
+        into: str,
+        rules: Rules,
+        squash: bool,
+        *,
+        expected: str | None = None,
+        dry_run: bool = False,
+        as_result: bool = False,
+        message: str | None = None,
+    ) -> None:
         head = self.model.branches[into]
         base = self._merge_base(head, theirs)
-        hash = self._expected(into, expected, pick)
-        touched = sorted(self.model.diff(base or NOTHING, theirs))
-        rules = Rules([wish.rule(touched) for wish in wanted], default)
-        message = f"merge {next(self.numbers)}" if said and squash else None
         done = self._agree(
             lambda: _failing(
                 self.model.merge(
@@ -231,7 +285,7 @@ class CatalogMachine(RuleBasedStateMachine):
                     into,
                     base,
                     rules=rules,
-                    expected=hash,
+                    expected=expected,
                     squash=squash,
                     message=message,
                 ),
@@ -241,9 +295,9 @@ class CatalogMachine(RuleBasedStateMachine):
                 spec,
                 into,
                 meta=None if message is None else CommitMeta(message=message),
-                expected=hash,
+                expected=expected,
                 keys=rules.keys,
-                default=default,
+                default=rules.default,
                 squash=squash,
                 dry_run=dry_run,
                 conflicts_as_result=as_result,
@@ -253,7 +307,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if done is not None:
             plan, result = done
             assert result.common_ancestor == (head if theirs == NOTHING else base)
-            self._merged("MERGE", into, hash, plan, result, dry_run)
+            self._merged("MERGE", into, expected, plan, result, dry_run)
 
     @rule(
         source=picks,
@@ -284,7 +338,7 @@ class CatalogMachine(RuleBasedStateMachine):
         dry_run: bool,
         as_result: bool,
     ) -> None:
-        into = self._branch(branch)
+        into = self._target(source, branch)
         self._commits(self._branch(source), new)
         chain = self.model.chain(self._spec(source, [])[1])
         hashes = chain[pick % 3 :][:count][::-1]
@@ -501,7 +555,8 @@ class CatalogMachine(RuleBasedStateMachine):
         assert self._paged(limit, lambda t: references.list("TAG", token=t)) == tags
         for name, note in model.notes.items():
             assert references.note(name) == note
-        moves, token = [], None
+        moves: list[RefLogEntry] = []
+        token = None
         while True:
             page = references.moves(limit, token)
             assert len(page.items) <= limit
@@ -599,12 +654,12 @@ class CatalogMachine(RuleBasedStateMachine):
             assert status.commit is not None
             assert status.commit.seq == self.model.seq(hash)
 
-    def _check_entry(self, entry: Any, known: ModelCommit) -> None:
+    def _check_entry(self, entry: LogEntry, known: ModelCommit) -> None:
         assert entry.meta.hash == known.hash
         assert entry.parent == known.parent
         assert entry.meta.parents == (known.parent, *known.merged)
         assert known.message in (None, entry.meta.message)
-        assert list(entry.operations) == [
+        assert list(entry.operations or ()) == [
             Delete(key) if isinstance(change, Removed) else Put(key, change)
             for key, change in sorted(known.changes.items())
         ]
@@ -619,7 +674,8 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def _merge_base(self, one: str, other: str) -> str | None:
         found = self.repo.history.merge_base(f"@{one}", f"@{other}")
-        assert found in (self.model.merge_bases(one, other) or {None})
+        bases = self.model.merge_bases(one, other)
+        assert found in bases if bases else found is None
         return found
 
     def _paged(self, limit: int, listing: Callable[[str | None], Listing[T]]) -> list[T]:
@@ -637,6 +693,12 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def _branch(self, pick: int) -> str:
         return _picked(sorted(self.model.branches), pick)
+
+    def _target(self, source: int, pick: int) -> str:
+        """A branch, but rarely the one that the source picks: that would do nothing."""
+        chosen = self._branch(source)
+        others = [name for name in sorted(self.model.branches) if name != chosen]
+        return _picked([*others, *others, chosen], pick)
 
     def _name(self, pick: int) -> str:
         """A branch or a tag; once in a while one that is not there."""
@@ -719,18 +781,18 @@ def _settings(examples: int, steps: int = 40) -> settings:
     )
 
 
-class TestMemory(CatalogMachine.TestCase):
-    settings = _settings(60)
+class ThoroughMachine(CatalogMachine):
+    """The same again, for whoever has minutes."""
 
 
-class TestRocksDB(RocksDBMachine.TestCase):
-    settings = _settings(15)
+TestMemory = CatalogMachine.TestCase
+TestMemory.settings = _settings(40)
 
+TestRocksDB = RocksDBMachine.TestCase
+TestRocksDB.settings = _settings(12)
 
-class TestSQLite(SQLiteMachine.TestCase):
-    settings = _settings(15)
+TestSQLite = SQLiteMachine.TestCase
+TestSQLite.settings = _settings(12)
 
-
-@pytest.mark.long
-class TestMemoryForLong(CatalogMachine.TestCase):
-    settings = _settings(600, 50)
+TestThorough = pytest.mark.long(ThoroughMachine.TestCase)
+TestThorough.settings = _settings(500, 50)

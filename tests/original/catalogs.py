@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 NOTHING: Final = NO_ANCESTOR.hex()
-_OLD_STATES: Final = 5
+_OLD_STATES: Final = 12
 _SCANNED: Final = 100
 _PAGE: Final = 300
 
@@ -369,12 +369,10 @@ def _config(config: Json) -> Json:
 
 
 def _states(logs: dict[str, list[Json]]) -> list[str]:
-    """Every head, and some commits between it and the beginning."""
-    chosen: dict[str, None] = {}
-    for log in logs.values():
-        hashes = [entry["commitMeta"]["hash"] for entry in log]
-        chosen |= dict.fromkeys(hashes[:: max(1, len(hashes) // _OLD_STATES)])
-    return list(chosen)
+    """Every head, and some commits between the longest log's head and the beginning."""
+    longest = max(logs.values(), key=len, default=[])
+    hashes = [entry["commitMeta"]["hash"] for entry in longest]
+    return list(dict.fromkeys([*logs, *hashes[:: max(1, len(hashes) // _OLD_STATES)]]))
 
 
 def _without_nulls(value: Json) -> Json:

@@ -53,6 +53,8 @@ class Work:
             self._commit(
                 *(self._new(table(i), f"{half}_{i:04d}") for i in range(bulk)), message=half
             )
+        # Two readers that agree on what is stored do not prove that it is what was meant.
+        assert self._catalog.contents("main") == self._held
         self._merges_and_transplants()
         self._many_references()
 

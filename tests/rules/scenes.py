@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -149,12 +150,18 @@ class Store:
         self.backend = MemoryBackend()
         self.settings = settings or Settings()
         self.clock = clock or Clock()
+        self._random = Random(1)
         self.repo = self.reopened()
         self.persist = Persist(self.backend, ObjectCache(0), self.settings, self.clock)
 
     def reopened(self) -> Repository:
-        """The same repository with nothing cached."""
-        return Repository(self.backend, self.settings, World(clock_nanos=self.clock))
+        """The same repository with nothing cached. Chance is the same in every run."""
+        world = World(
+            clock_nanos=self.clock,
+            random_bytes=self._random.randbytes,
+            new_uuid=lambda: self._random.randbytes(16),
+        )
+        return Repository(self.backend, self.settings, world)
 
     def rows(self) -> dict[ObjId, Row]:
         return {row.id: row for row in self.backend.scan_rows("")}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar
 
 from morag.errors import ReferenceNotFound
 from morag.logic.consistency import Consistency
@@ -17,10 +19,12 @@ from morag.model.operations import Put
 from morag.persist.ids import NO_ANCESTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from morag.model.listed import LogEntry
     from morag.versions.repository import Repository
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +32,28 @@ ROOT = Path(__file__).parents[2]
 def child_environment() -> dict[str, str]:
     """So that a child process imports what the test imports."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Start a thread that nobody waits for at the end, as an executor does.
+
+    If it never comes back, the test shall fail and not hang.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as failure:  # noqa: BLE001 - for whoever asks for the result.
+            future.set_exception(failure)
+
+    Thread(target=run, daemon=True).start()
+    return future
+
+
+def in_threads(works: Iterable[Callable[[], T]], timeout_seconds: float = 60) -> list[T]:
+    """Do all of it at once."""
+    return [done.result(timeout_seconds) for done in [in_thread(work) for work in works]]
 
 
 def key(name: str) -> ContentKey:

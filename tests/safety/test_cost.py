@@ -6,15 +6,17 @@ wrong for that, but somebody should have meant it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import copy
 from itertools import count, islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from morag.backend.base import RefSwap
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
+from morag.index.layered import index_of
 from morag.model.operations import Delete, Unchanged
 from morag.testing.counting import CountingBackend
 from morag.versions.repository import Repository
@@ -22,9 +24,13 @@ from morag.versions.world import World
 from tests.safety.sound import key, put
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections import Counter
+    from collections.abc import Callable, Sequence
 
     from morag.backend.base import Ref
+    from morag.index.layered import CommitIndex
+    from morag.model.keys import ContentKey
+    from morag.model.operations import Operation
 
 SIZES: Final = Settings(  # Written out, so that other defaults do not change the table.
     parents_per_commit=20,
@@ -50,24 +56,32 @@ class Counting(CountingBackend):
         return super().read_refs(repo, names)
 
     def cost(self) -> str:
-        """Refs and rows read, in how many calls; rows written, in how many calls."""
+        """What was read in how many calls; what was written in how many calls."""
         reads = self.counts["read_refs"] + self.counts["read_rows"]
-        read = [f"{self.refs} refs", *_rows(self.rows_read_by_kind)]
-        text = f"{' + '.join(read)} in {reads}"
+        text = f"{_listed({'ref': self.refs, **_named(self.rows_read_by_kind)})} in {reads}"
         writes = sum(self.counts[m] for m in ("apply", "insert_rows", "swap_ref", "append_log"))
         if writes:
-            written = _rows(self.rows_written_by_kind) or ["nothing"]
-            text += f"; wrote {' + '.join(written)} in {writes}"
+            text += f"; wrote {_listed(_named(self.rows_written_by_kind))} in {writes}"
         return text
 
 
-def _rows(kinds: dict[str, int]) -> list[str]:
-    names = {"c": "commit", "v": "value", "i": "segment", "I": "directory", "u": "claim"}
-    names |= {"r": "ref object"}
-    return [
-        f"{number} {names[kind]}{'s' if number > 1 else ''}"
-        for kind, number in sorted(kinds.items(), key=lambda item: list(names).index(item[0]))
-    ]
+KINDS = {
+    "c": "commit",
+    "I": "stripe list",
+    "i": "segment",
+    "v": "value",
+    "u": "claim",
+    "r": "ref object",
+}
+
+
+def _named(rows: Counter[str]) -> dict[str, int]:
+    assert rows.keys() <= KINDS.keys()
+    return {name: rows[kind] for kind, name in KINDS.items() if rows[kind]}
+
+
+def _listed(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in numbers.items()) or "no rows"
 
 
 def settled_world() -> World:
@@ -82,13 +96,14 @@ def settled_world() -> World:
 
 
 class Fixture:
-    """3000 keys in many stripes; main has 150 updates on top, and branches went off it."""
+    """3000 keys in 89 stripes, then 150 updates of one key each; and branches that went off."""
 
     def __init__(self) -> None:
         self.backend = Counting(MemoryBackend())
         self.world = settled_world()
-        self.repo = self.open()
         self.ids: dict[str, str] = {}
+        self.hashes: list[str] = []
+        self.open()
         for start in range(0, KEYS, AT_ONCE):
             names = [name(n) for n in range(start, start + AT_ONCE)]
             made = self.repo.commit("main", [put(n) for n in names], "create").added
@@ -96,47 +111,189 @@ class Fixture:
         random = Random(2)
         for n in range(UPDATES):
             self.update("main", random.randrange(KEYS), n)
-        for branch in ("one", "near", "merged", "dropped"):
+        self.hashes = list(self.repo.history.hashes("main"))
+        for branch in BRANCHES:
             self.repo.references.create_branch(branch, "main")
-        self.update("one", 1500, 1)
-        for n in range(100):
-            self.update("near", 700 + n, n)
-        self.update("merged", 42, 1)
+        for n, branch in enumerate(("merged-0", "merged-1", "one")):
+            self.update(branch, 1500 + n, 1)
+        # The first half spills what main left in its incremental index; the second half spills
+        # the first, which belongs to few stripes.
+        for n in range(240):
+            if n == 120:
+                self.repo.references.create_branch("near", "nearby")
+            self.update("nearby", 700 + n, n)
 
-    def open(self) -> Repository:
-        repo = Repository(self.backend, SIZES, self.world)
+    def open(self) -> None:
+        """Start anew, with nothing in the cache and nothing counted."""
+        self.repo = Repository(self.backend, SIZES, self.world)
         self.backend.reset()
-        return repo
+
+    def copy(self) -> Fixture:
+        """The same store again, so that nobody minds what is done to it."""
+        other = copy(self)
+        other.backend = Counting(MemoryBackend())
+        other.backend.insert_rows("", list(self.backend.scan_rows("")))
+        heads = (f"refs/heads/{branch}" for branch in ("main", "near", *BRANCHES))
+        names = ["int/refs", "int/repo", *heads]
+        for ref in self.backend.read_refs("", names).values():
+            other.backend.swap_ref("", RefSwap(ref.name, None, ref))
+        other.open()
+        return other
 
     def update(self, branch: str, number: int, to: int, expected: str | None = None) -> None:
         operation = put(name(number), 1000 + to, self.ids[name(number)])
         self.repo.commit(branch, [operation], "update", expected=expected)
 
 
+BRANCHES = ("one", "nearby", "merged-0", "merged-1", "dropped-0", "dropped-1")
+
+
 def name(number: int) -> str:
     return f"table-{number:04}"
 
 
-OPERATIONS: dict[str, Callable[[Fixture], object]] = {
-    "get": lambda f: f.repo.contents.get("main", key(name(7))),
-    "get 3 near keys": lambda f: f.repo.contents.get_all("main", [key(name(n)) for n in (7, 8, 9)]),
-    "get 3 far keys": lambda f: f.repo.contents.get_all(
-        "main", [key(name(n)) for n in (7, 1507, 2907)]
+def keys(*numbers: int) -> list[ContentKey]:
+    return [key(name(number)) for number in numbers]
+
+
+OPERATIONS: dict[str, Callable[[Fixture, int], object]] = {
+    "get": lambda f, n: f.repo.contents.get("main", *keys(7)),
+    "get 3 near keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 8, 9)),
+    "get 3 far keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 1507, 2907)),
+    "get what is not there": lambda f, n: f.repo.contents.get_all("main", [key("table-0007x")]),
+    "page of 100 entries": lambda f, n: f.repo.contents.entries("main").page(100),
+    "all keys": lambda f, n: list(f.repo.contents.keys("main")),
+    "diff of one key": lambda f, n: list(f.repo.contents.diff("main", "one")),
+    "diff of 120 near keys": lambda f, n: list(f.repo.contents.diff("near", "nearby")),
+    "diff of nothing": lambda f, n: list(f.repo.contents.diff("main", "dropped-0")),
+    "log of 100": lambda f, n: list(islice(f.repo.history.log("main"), 100)),
+    "hashes of 100": lambda f, n: list(islice(f.repo.history.hashes("main"), 100)),
+    "merge base": lambda f, n: f.repo.history.merge_base("main", "one"),
+    "get a reference": lambda f, n: f.repo.references.get("main"),
+    "list references": lambda f, n: list(f.repo.references.list()),
+    "commit an update": lambda f, n: f.update("main", 7, n),
+    "commit a new key": lambda f, n: f.repo.commit("main", [put(f"new-{n}")], "create"),
+    "commit a delete": lambda f, n: f.repo.commit("main", [Delete(*keys(7 + n))], "delete"),
+    "commit 50 far updates": lambda f, n: f.repo.commit(
+        "main", [put(name(k), n, f.ids[name(k)]) for k in range(0, 3000, 60)], "update"
     ),
-    "get what is not there": lambda f: f.repo.contents.get_all("main", [key("table-0007x")]),
-    "page of 100 entries": lambda f: f.repo.contents.entries("main").page(100),
-    "page of 100 contents": lambda f: f.repo.contents.entries("main", with_content=True).page(100),
-    "all keys": lambda f: list(f.repo.contents.keys("main")),
-    "diff, one key": lambda f: list(f.repo.contents.diff("main", "one")),
-    "diff, 100 near keys": lambda f: list(f.repo.contents.diff("main", "near")),
-    "diff with itself": lambda f: list(f.repo.contents.diff("main", "main")),
-    "log of 1": lambda f: list(islice(f.repo.history.log("main"), 1)),
-    "log of 100": lambda f: list(islice(f.repo.history.log("main"), 100)),
-    "hashes of 100": lambda f: list(islice(f.repo.history.hashes("main"), 100)),
-    "merge base": lambda f: f.repo.history.merge_base("main", "one"),
-    "get a reference": lambda f: f.repo.references.get("main"),
-    "get no reference": lambda f: list(f.repo.references.list("TAG")),
-    "list references": lambda f: list(f.repo.references.list()),
+    "commit, 1 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[1]),
+    "commit, 20 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[20]),
+    "commit, 21 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[21]),
+    "commit, 100 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[100]),
+    "merge": lambda f, n: f.repo.merge(f"merged-{n}", "main"),
+    "create a branch": lambda f, n: f.repo.references.create_branch(f"created-{n}", "main"),
+    "delete a branch": lambda f, n: f.repo.references.delete(f"dropped-{n}"),
+    "assign a branch": lambda f, n: f.repo.references.assign(f"dropped-{n}", "one"),
+}
+
+
+COSTS: dict[str, tuple[str, str]] = {
+    # With nothing in the cache, and then the same once more.
+    "get": (
+        "2 refs, 1 commit, 1 stripe list, 1 segment, 1 value in 5",
+        "2 refs in 1",
+    ),
+    "get 3 near keys": (
+        "2 refs, 1 commit, 1 stripe list, 1 segment, 3 values in 5",
+        "2 refs in 1",
+    ),
+    "get 3 far keys": (
+        "2 refs, 1 commit, 1 stripe list, 3 segments, 3 values in 5",
+        "2 refs in 1",
+    ),
+    "get what is not there": (
+        "2 refs, 1 commit, 1 stripe list, 1 segment in 4",
+        "2 refs in 1",
+    ),
+    "page of 100 entries": (
+        "2 refs, 1 commit, 1 stripe list, 16 segments in 4",
+        "2 refs in 1",
+    ),
+    "all keys": (
+        "2 refs, 1 commit, 1 stripe list, 89 segments in 9",
+        "2 refs in 1",
+    ),
+    "diff of one key": (
+        "4 refs, 2 commits, 1 stripe list, 1 segment, 2 values in 7",
+        "4 refs in 2",
+    ),
+    "diff of 120 near keys": (
+        "4 refs, 2 commits, 2 stripe lists, 10 segments, 240 values in 12",
+        "4 refs in 2",
+    ),
+    "diff of nothing": (
+        "4 refs, 1 commit, 1 stripe list in 4",
+        "4 refs in 2",
+    ),
+    "log of 100": (
+        "2 refs, 101 commits in 7",
+        "2 refs in 1",
+    ),
+    "hashes of 100": (
+        "2 refs, 5 commits in 6",
+        "2 refs in 1",
+    ),
+    "merge base": (
+        "4 refs, 3 commits in 5",
+        "4 refs in 2",
+    ),
+    "get a reference": (
+        "2 refs in 1",
+        "2 refs in 1",
+    ),
+    "list references": (
+        "9 refs, 1 commit in 3",
+        "9 refs in 2",
+    ),
+    "commit an update": (
+        "1 ref, 1 commit, 1 stripe list, 1 segment in 4; wrote 1 commit, 1 value in 1",
+        "1 ref in 1; wrote 1 commit, 1 value in 1",
+    ),
+    "commit a new key": (
+        "1 ref, 1 commit, 1 stripe list in 3; wrote 1 commit, 1 value, 1 claim in 1",
+        "1 ref in 1; wrote 1 commit, 1 value, 1 claim in 1",
+    ),
+    "commit a delete": (
+        "1 ref, 1 commit, 1 stripe list, 1 segment in 4; wrote 1 commit in 1",
+        "1 ref in 1; wrote 1 commit in 1",
+    ),
+    "commit 50 far updates": (
+        "1 ref, 1 commit, 1 stripe list, 50 segments in 53; wrote 1 commit, 50 values in 1",
+        "1 ref in 1; wrote 1 commit, 50 values in 1",
+    ),
+    "commit, 1 behind": (
+        "1 ref, 2 commits, 1 stripe list, 1 segment in 5; wrote 1 commit, 1 value in 1",
+        "1 ref in 1; wrote 1 commit, 1 value in 1",
+    ),
+    "commit, 20 behind": (
+        "1 ref, 2 commits, 1 stripe list, 1 segment in 5; wrote 1 commit, 1 value in 1",
+        "1 ref, 1 commit in 2; wrote 1 commit, 1 value in 1",
+    ),
+    "commit, 21 behind": (
+        "1 ref, 3 commits, 1 stripe list, 1 segment in 6; wrote 1 commit, 1 value in 1",
+        "1 ref, 1 commit in 2; wrote 1 commit, 1 value in 1",
+    ),
+    "commit, 100 behind": (
+        "1 ref, 6 commits, 2 stripe lists, 2 segments in 11; wrote 1 commit, 1 value in 1",
+        "1 ref, 5 commits in 6; wrote 1 commit, 1 value in 1",
+    ),
+    "merge": (
+        "5 refs, 3 commits, 1 stripe list, 1 segment in 8; wrote 1 commit in 1",
+        "5 refs, 1 commit in 4; wrote 1 commit in 1",
+    ),
+    "create a branch": (
+        "7 refs, 2 commits in 8; wrote 1 commit, 1 ref object in 2",
+        "7 refs in 6; wrote 1 commit, 1 ref object in 2",
+    ),
+    "delete a branch": (
+        "4 refs, 1 commit, 1 ref object in 5; wrote 1 commit in 3",
+        "4 refs, 1 ref object in 4; wrote 1 commit in 3",
+    ),
+    "assign a branch": (
+        "4 refs, 1 commit in 3; wrote no rows in 1",
+        "4 refs in 2; wrote no rows in 1",
+    ),
 }
 
 
@@ -145,12 +302,60 @@ def fixture() -> Fixture:
     return Fixture()
 
 
-def test_print(fixture: Fixture) -> None:
-    for what, operation in OPERATIONS.items():
-        fixture.repo = fixture.open()
-        operation(fixture)
-        cold = fixture.backend.cost()
-        fixture.backend.reset()
-        operation(fixture)
-        warm = fixture.backend.cost()
-        print(f"{what:24} | {cold} | {warm}")
+def measured(fixture: Fixture, operation: Callable[[Fixture, int], object]) -> tuple[str, str]:
+    """The cost with nothing in the cache, and the cost of the same once more."""
+    store = fixture.copy()
+    operation(store, 0)
+    cold = store.backend.cost()
+    store.backend.reset()
+    operation(store, 1)
+    return cold, store.backend.cost()
+
+
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_an_operation_asks_for_exactly_so_much(fixture: Fixture, what: str) -> None:
+    assert measured(fixture, OPERATIONS[what]) == COSTS[what]
+
+
+def test_every_cost_belongs_to_an_operation() -> None:
+    assert COSTS.keys() == OPERATIONS.keys()
+
+
+def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None:
+    """Those that differ, and those that explain a key which only one incremental index has."""
+    store = fixture.copy()
+    one, other = (index(store, branch) for branch in ("near", "nearby"))
+    shared = one.directory.segment_ids & other.directory.segment_ids
+    assert len(shared) > 80
+    needed = one.directory.segment_ids ^ other.directory.segment_ids
+    assert needed
+    for side, opposite in ((one, other), (other, one)):
+        overlaid = set(opposite.incremental.keys) - set(side.incremental.keys)
+        found = (side.directory.holding(key) for key in overlaid)
+        needed |= {stripe.segment for stripe in found if stripe is not None}
+    store.open()
+    list(store.repo.contents.diff("near", "nearby"))
+    assert store.backend.rows_read_by_kind["i"] == len(needed)
+
+
+def index(store: Fixture, branch: str) -> CommitIndex:
+    return index_of(store.repo._persist, store.repo._resolver.resolve(branch).commit)
+
+
+def test_the_conflict_check_reads_no_value(fixture: Fixture) -> None:
+    """Whatever the commit asks for: keys it updates, deletes, or wants to be unchanged."""
+    store = fixture.copy()
+    update = put(name(1), 5, store.ids[name(1)])
+    operations: list[Operation] = [update, put("new"), Delete(*keys(2)), Unchanged(*keys(3))]
+    store.repo.commit("main", operations, "all kinds", expected=store.hashes[50])
+    assert store.backend.rows_read_by_kind["v"] == 0
+
+
+def test_the_log_is_walked_a_tail_at_a_time(fixture: Fixture) -> None:
+    """Each twentieth commit is read, on the way to the one that was expected."""
+    for behind in (1, 19, 20, 21, 40, 41, 60, 101, 140):
+        store = fixture.copy()
+        store.update("main", 7, 1, store.hashes[behind])
+        head_and_expected = 2
+        hops = (behind - 1) // 20
+        assert store.backend.rows_read_by_kind["c"] == head_and_expected + hops

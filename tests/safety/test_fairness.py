@@ -7,14 +7,13 @@ get in, and it has to start over. A lane is a queue, so each gets its turn.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 import morag
-from tests.safety.sound import key, put
+from tests.safety.sound import in_thread, key, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,11 +49,10 @@ def compete(url: str, seconds: float, record: Callable[[str, object], None]) -> 
     with morag.open(url) as repo:
         large = committer(repo, "large", LARGE_PUTS, stop)
         small = [committer(repo, f"small-{n}", SMALL_PUTS, stop) for n in range(SMALL)]
-        with ThreadPoolExecutor(SMALL + 1) as pool:
-            running = [pool.submit(run) for run in (large, *small)]
-            time.sleep(seconds)
-            stop.set()
-            counts = [done.result(timeout=60) for done in running]  # A timeout would raise here.
+        running = [in_thread(run) for run in (large, *small)]
+        time.sleep(seconds)
+        stop.set()
+        counts = [done.result(timeout=60) for done in running]  # A commit's timeout raises here.
         assert sum(1 for _ in repo.history.hashes("main")) == sum(counts) + SMALL + 1
     average = sum(counts[1:]) / SMALL
     ratio = counts[0] / average

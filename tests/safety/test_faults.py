@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from random import Random
@@ -32,6 +31,7 @@ from tests.safety.sound import (
     check_once,
     check_sound,
     found_names,
+    in_threads,
     key,
     log_of,
     messages,
@@ -187,9 +187,7 @@ def work_and_check(
     repo.references.create_branch("side", "main")
     workers = [Worker(repo, seed, number, stale) for number in range(THREADS)]
     backend.plan = plan
-    with ThreadPoolExecutor(THREADS) as pool:
-        for done in [pool.submit(worker.run) for worker in workers]:
-            done.result(timeout=60)
+    in_threads(worker.run for worker in workers)
     backend.plan = NO_FAULTS
     assert backend.injected
 
@@ -441,6 +439,31 @@ def test_a_lost_race_is_tried_again(faulty: Store) -> None:
     faulty.repo.commit("main", [put("ours")], "ours")
     check_sound(other, "main")
     assert messages(other, "main") == ["theirs", "ours"]
+
+
+@pytest.mark.parametrize("first", range(7))
+@pytest.mark.parametrize("many", [1, 2, 3, 4])
+def test_stale_names_bring_no_reference_back(faulty: Store, first: int, many: int) -> None:
+    """Whichever reads of a drop are stale, or of a look at the dropped name afterwards."""
+    stale = Upcoming({"read_refs": [None] * first + [Fault.STALE] * many})
+    told = (ReferenceNotFound, ReferenceConflict)
+    faulty.repo.references.create_branch("a", None)
+    faulty.backend.plan = stale
+    with suppress(*told):
+        faulty.repo.references.delete("a")
+        faulty.backend.plan = NO_FAULTS
+        assert found_names(faulty.other(), ["a"]) == set()
+    faulty.backend.plan = NO_FAULTS
+    with suppress(*told):
+        faulty.repo.references.delete("a")
+
+    faulty.backend.plan = Upcoming({"read_refs": [None] * first + [Fault.STALE] * many})
+    with suppress(*told):
+        faulty.repo.references.get("a")
+    faulty.backend.plan = NO_FAULTS
+    assert found_names(faulty.other(), ["a"]) == set()
+    faulty.repo.references.create_branch("a", None)
+    assert found_names(faulty.other(), ["a"]) == {"a"}
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])

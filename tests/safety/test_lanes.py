@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
-from morag.errors import ReferenceConflict, ReferenceNotFound
+from morag.errors import ReferenceConflict, ReferenceNotFound, ServiceUnavailable
 from morag.logic.reflog import RefOperation
 from morag.model.operations import Delete
 from morag.testing.counting import CountingBackend
 from morag.versions.lanes import Attempt, Lane, Ticket
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.safety.sound import check_sound, key, messages, put
+from tests.safety.sound import check_sound, in_thread, in_threads, key, messages, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,10 +69,9 @@ def test_who_joins_while_a_batch_is_written_comes_after_it(repo: Repository) -> 
         if not late.done:
             lane.drive(late)
 
-    thread = Thread(target=drive)
-    thread.start()
+    driving = in_thread(drive)
     lane.drive(first)
-    thread.join(timeout=20)
+    driving.result(timeout=10)
     late.result()
     assert messages(repo, "main") == ["first", "late"]
 
@@ -190,6 +189,10 @@ class Request:
     def forget(self, taken: object) -> None: ...
 
 
+class Sharing(Request):
+    shares_batch = True
+
+
 class Writer:
     """Fails for some batches, by number; settles all others. Holds the first one up if asked."""
 
@@ -221,15 +224,30 @@ def test_a_driver_that_dies_hands_over(failure: BaseException, dying: list[int])
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is what was planted.
             return type(error).__name__
 
-    with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(run)
-        assert writer.writing.wait(timeout=20)
-        others = [pool.submit(run) for _ in range(7)]
-        writer.go.set()
-        results = Counter(future.result(timeout=20) for future in [first, *others])
+    first = in_thread(run)
+    assert writer.writing.wait(timeout=20)
+    others = [in_thread(run) for _ in range(7)]
+    writer.go.set()
+    results = Counter(future.result(timeout=10) for future in [first, *others])
     assert results == Counter({type(failure).__name__: len(dying), "done": 8 - len(dying)})
     assert lane.run(Request()) == "done"
     assert writer.batches == 9
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit()])
+def test_an_interrupt_is_for_the_driver_alone(interrupt: BaseException) -> None:
+    writer: Any = Writer({0: interrupt})
+    writer.go.set()
+    lane = Lane(writer, "main", 10)
+    tickets = [Ticket(Sharing()) for _ in range(4)]
+    lane.join(tickets)
+    lane.drive(tickets[0])
+    with pytest.raises(type(interrupt)):
+        tickets[0].result()
+    for each in tickets[1:]:
+        with pytest.raises(ServiceUnavailable):
+            each.result()
+    assert lane.run(Request()) == "done"
 
 
 def test_a_failed_write_fails_its_batch_and_no_other(repo: Repository) -> None:
@@ -255,9 +273,7 @@ def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None
             branch = branches[(me + n) % 3]
             repo.commit(branch, [put(f"{me}-{n}")], f"{me}-{n}")
 
-    with ThreadPoolExecutor(12) as pool:
-        for done in [pool.submit(work, me) for me in range(12)]:
-            done.result(timeout=25)
+    in_threads((partial(work, me) for me in range(12)), timeout_seconds=25)
     everything = [message for branch in branches for message in messages(repo, branch)]
     assert sorted(everything) == sorted(f"{me}-{n}" for me in range(12) for n in range(15))
     for branch in branches:

@@ -11,6 +11,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     ColumnFamily,
+    DBCompactionStyle,
     DBCompressionType,
     Options,
     Rdict,
@@ -288,7 +289,10 @@ def _open(path: Path) -> Rdict:
         raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
     path.mkdir(parents=True, exist_ok=True)
     try:
-        return Rdict(str(path), _options(), {REFS: _options(), ROWS: _options()})
+        blocks = Cache(32 * _MIB)  # Small, and one for all: objects are cached above, decoded.
+        rows = _options(blocks, memtable_bytes=16 * _MIB)
+        small = _options(blocks, memtable_bytes=2 * _MIB)
+        return Rdict(str(path), small, {REFS: small, ROWS: rows})
     except Exception as error:
         if "lock hold by current process" in str(error):
             raise StoreLocked(
@@ -302,7 +306,7 @@ def _open(path: Path) -> Rdict:
         raise
 
 
-def _options() -> Options:
+def _options(blocks: Cache, memtable_bytes: int) -> Options:
     """As the original opens it where that matters for the files; otherwise for speed.
 
     The original can read what these write: LZ4 and table format 5 are older than its RocksDB.
@@ -310,19 +314,22 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    options.optimize_universal_style_compaction(128 * _MIB)
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_write_buffer_size(memtable_bytes)
+    options.set_max_write_buffer_number(3)
+    # All families flush together. Else refs, which fill theirs slowly, would keep the log of all
+    # rows alive beside the files that the rows were flushed to.
+    options.set_atomic_flush(True)
     everything = UniversalCompactOptions()
     everything.compression_size_percent = -1  # Otherwise only old files are compressed.
     options.set_universal_compaction_options(everything)
-    # Refs fill their memtable slowly; without a limit they would keep the log of all rows alive.
-    options.set_max_total_wal_size(128 * _MIB)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_keep_log_file_num(5)
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)
     tables = BlockBasedOptions()
     tables.set_bloom_filter(10, block_based=False)
-    tables.set_block_cache(Cache(64 * _MIB))
+    tables.set_block_cache(blocks)
     tables.set_format_version(5)
     options.set_block_based_table_factory(tables)
     return options

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
-from morag.errors import StoreUrlInvalid
+from morag.errors import StoreBusy, StoreUrlInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -149,13 +149,23 @@ class SQLiteBackend:
     def _write(self) -> Iterator[sqlite3.Connection]:
         """A transaction that holds SQLite's write lock from its start, so that a look counts."""
         with self._lock:
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield self._writer
                 self._writer.execute("COMMIT")
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
+
+    def _begin(self) -> None:
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise StoreBusy(
+                    f"Another process has been writing to '{self._path}' for too long; try again"
+                ) from error
+            raise
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:

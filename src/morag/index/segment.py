@@ -224,8 +224,10 @@ def _read_entry(data: bytes, at: int) -> tuple[bytes, int]:
         raise ValueError(f"action {data[at]} is not known")
     if data[at + 1] > 127:
         raise ValueError(f"payload {data[at + 1]} is not one byte")
-    size, value_at = read_varint(data, at + 2)
-    at = value_at + size + 16
+    size = data[at + 2]
+    if size > 127:  # Who takes the id out of an entry counts on one byte before it.
+        raise ValueError("a value's id is too long")
+    at += 3 + size + 16
     if at > len(data):
         raise ValueError("it is cut short")
     return rest, at

@@ -134,16 +134,17 @@ def build_commit(
 
     ops: dict[bytes, bytes] = {}
     hashed: list[bytes] = []
-    added = {add.key for add in adds} if removes else frozenset()
+    added = {add.key: add.content_id for add in adds} if removes else {}
     for remove in removes:
         op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
         conflict = _conflict(index, remove, op)
         if allowed(conflict):
             ops[remove.key] = op
             # Of a key that is added again the row keeps no remove. What is hashed for it must be
-            # found in the parent, or nobody could check the id.
+            # found in the parent, or nobody could check the id; and what the parent has under the
+            # same content id is not removed at all.
             gone = op if conflict is None or remove.key not in added else conflict.existing
-            if gone is not None:
+            if gone is not None and content_id_of(gone) != added.get(remove.key):
                 hashed.append(
                     ids.hashed_remove(
                         key_to_utf8(remove.key), payload_of(gone), content_id_of(gone)

@@ -135,7 +135,7 @@ class _Checker:
         try:
             index = index_of(self.persist, commit)
             _check_order(index.incremental)
-        except (RepositoryCorrupt, ValueError) as damage:
+        except (RepositoryCorrupt, ValueError, IndexError) as damage:
             self._note(commit.id, str(damage))
             return None
         for stripe in index.directory.stripes:
@@ -202,7 +202,7 @@ class _Checker:
             try:
                 obj = codec.decode(row)
                 actual = _actual_id(obj)
-            except (RepositoryCorrupt, ValueError) as damage:
+            except (RepositoryCorrupt, ValueError, IndexError) as damage:
                 self._note(id, str(damage))
                 continue
             if actual != id:

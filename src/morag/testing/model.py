@@ -8,6 +8,7 @@ can foresee, are told to it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -19,10 +20,11 @@ from morag.model.content import Content, Namespace
 from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.operations import Delete, Operation, Put, Unchanged
-from morag.model.references import TagNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from morag.model.references import TagNote
 
 T = TypeVar("T")
 
@@ -288,7 +290,7 @@ class Model:
         if NOTHING in hashes:
             raise ReferenceNotFound("the beginning is no commit")
         _check_rules(rules)
-        if any(self.commits[b].parent != a for a, b in zip(hashes, hashes[1:], strict=False)):
+        if any(self.commits[b].parent != a for a, b in pairwise(hashes)):
             raise BadRequest("not contiguous")
         head = self._branch_with(into, expected)
         if squash:
@@ -379,13 +381,15 @@ class _Applied:
         self, differences: Mapping[ContentKey, Difference], rules: Rules, *, drop_always: bool
     ) -> None:
         """Make one source's changes. `drop_always` drops also where there is no conflict."""
-        halves = _rename_halves(differences)
+        renames = _renames(differences)
         dropped = {
             key
             for key in differences
-            if rules.behavior(key) is MergeBehavior.DROP and (drop_always or key in halves)
+            if rules.behavior(key) is MergeBehavior.DROP
+            and (drop_always or any(key in pair for pair in renames))
         }
-        dropped |= {halves[key] for key in dropped if key in halves}
+        while more := {key for pair in renames if dropped & pair for key in pair - dropped}:
+            dropped |= more
         self.touched |= differences.keys()
         self.dropped |= dropped
         self.changes = {}
@@ -438,7 +442,8 @@ def _mismatch(there: Content | None, wanted: Content | None) -> ConflictType | N
         return ConflictType.KEY_DOES_NOT_EXIST
     if type(there) is not type(wanted):
         return ConflictType.PAYLOAD_DIFFERS
-    if wanted is None or there.id != wanted.id:
+    assert wanted is not None, "its type would have differed"
+    if there.id != wanted.id:
         return ConflictType.CONTENT_ID_DIFFERS
     return None if there == wanted else ConflictType.VALUE_DIFFERS
 
@@ -512,17 +517,17 @@ def _came_and_went(
     return came, went
 
 
-def _rename_halves(differences: Mapping[ContentKey, Difference]) -> dict[ContentKey, ContentKey]:
-    """Old key to new key, and new key to old key, of every content that moved."""
+def _renames(differences: Mapping[ContentKey, Difference]) -> list[frozenset[ContentKey]]:
+    """The old and the new key of every content that left one and turned up under the other."""
     left, came = {}, {}
     for key in sorted(differences):
         was, now = differences[key]
-        if was is None and isinstance(now, Content):
-            came[now.id] = key
-        elif was is not None and not isinstance(now, Content):
+        put = now if isinstance(now, Content) else None
+        if was is not None and (put is None or was.id != put.id):
             left[was.id] = key
-    pairs = [(left[id], came[id]) for id in left.keys() & came.keys()]
-    return {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+        if put is not None and (was is None or was.id != put.id):
+            came[put.id] = key
+    return [frozenset({left[id], came[id]}) for id in left.keys() & came.keys()]
 
 
 def _differences(

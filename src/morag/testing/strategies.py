@@ -92,7 +92,7 @@ class Wish(Struct, frozen=True):
                 if held is None:
                     return [Delete(key), Put(to, new_content(to, self.number))]
                 moved = held if self.will is Will.RENAME else self._changed(held)
-                pair = [Delete(key), Put(to, moved)]
+                pair: list[Operation] = [Delete(key), Put(to, moved)]
                 return pair if self.number % 2 else pair[::-1]
             case Will.READD:
                 return [Delete(key), Put(key, new_content(key, self.number))]

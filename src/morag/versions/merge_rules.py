@@ -100,10 +100,11 @@ class SourceChanges:
             dropped |= halves
         for key, raw, was, now in changes:
             self.touched.add(key)
-            if raw in dropped:
-                details[key] = MergedKey(key, MergeBehavior.DROP)
-            else:
+            if raw not in dropped:
                 self._take(key, raw, was, now, renamed=raw in origins)
+            elif key not in details or details[key].conflict is None:
+                # A conflict that an earlier commit met stays, or its change would go unnoticed.
+                details[key] = MergedKey(key, MergeBehavior.DROP)
 
     def build(
         self,

@@ -1,0 +1,315 @@
+"""Whatever cannot be right is refused with words, and leaves no trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from morag import (
+    UDF,
+    CommitMeta,
+    ContentKey,
+    DeltaLakeTable,
+    IcebergTable,
+    IcebergView,
+    MergeBehavior,
+    MergeKey,
+    Namespace,
+    Put,
+)
+from morag.errors import BadRequest, ReferenceConflict
+from tests.rules.scenes import Store, create, delete, head, key, put, table, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from morag.model.content import Content
+
+NAME = "Reference name must start with a letter, followed by letters, digits, one of the ./_-"
+FORBIDDEN = "Reference name mut not be HEAD, DETACHED or a potential commit ID representation"
+LONE = "\ud800"
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *(
+            (name, NAME)
+            for name in (
+                *("", "1abc", "a..b", "abc.", "abc/", "a b", "a@b", "ab~1", ".a", "/a", "a*b"),
+                *("a^b", "a\nb", "a\n", "--", "-a", "_a", "ä", "aä", "a\0", "a:b", "a\\b", LONE),
+            )
+        ),
+        *(
+            (name, FORBIDDEN)
+            for name in ("HEAD", "head", "Head", "DETACHED", "detached", "deadbeef", "DeadBeef")
+        ),
+        ("deadbeef" * 8, FORBIDDEN),
+        ("a" + "b" * 600, "must not be longer than 500 characters"),
+    ],
+)
+def test_names_that_references_cannot_have(store: Store, name: str, message: str) -> None:
+    before = store.everything()
+    for make in (store.repo.references.create_branch, store.repo.references.create_tag):
+        with pytest.raises(BadRequest) as raised:
+            make(name, "main")
+        assert message in str(raised.value)
+    assert store.everything() == before
+
+
+@pytest.mark.parametrize("name", ["", "a..b", "a@b", "ab~1", "a\n", LONE])
+def test_names_that_no_branch_has_are_refused_by_all_that_write(store: Store, name: str) -> None:
+    before = store.everything()
+    writes: list[Callable[[], object]] = [
+        lambda: store.repo.commit(name, [put("t", "t")], "t"),
+        lambda: store.repo.merge("main", name),
+        lambda: store.repo.transplant([head(store.repo)], name),
+    ]
+    for write in writes:
+        with pytest.raises(BadRequest) as raised:
+            write()
+        assert NAME in str(raised.value)
+    assert store.everything() == before
+
+
+@pytest.mark.parametrize("name", ["abcdefgh", "deadbee", "Header", "heads", "a" * 400])
+def test_names_that_only_look_forbidden_are_fine(store: Store, name: str) -> None:
+    assert store.repo.references.create_branch(name, "main").name == name
+
+
+# Keys
+
+TWENTY = [f"e{n}" for n in range(20)]
+
+BAD_KEYS = [
+    ((), "Content key must not be empty"),
+    (("",), "must not contain an empty element"),
+    (("a", "", "b"), "must not contain an empty element"),
+    (("\x00",), "must not contain characters less than 0x20"),
+    (("a\x01b",), "must not contain characters less than 0x20"),
+    (("a\x1db",), "must not contain characters less than 0x20"),
+    (("a\nb",), "must not contain characters less than 0x20"),
+    (("a\x1f",), "must not contain characters less than 0x20"),
+    (("a\x7fb",), "must not contain the character 0x7F"),
+    (("x" * 501,), "Content key too long, max allowed length: 500"),
+    (("x" * 250, "y" * 251), "Content key too long, max allowed length: 500"),
+    (("\U0001f600" * 251,), "Content key too long, max allowed length: 500"),
+    ((*TWENTY, "e20"), "Content key too long, max allowed number of elements: 20"),
+    ((LONE,), "must be valid Unicode"),
+]
+
+
+@pytest.mark.parametrize(("elements", "message"), BAD_KEYS)
+def test_keys_that_cannot_be_stored(store: Store, elements: tuple[str, ...], message: str) -> None:
+    repo, bad = store.repo, ContentKey(elements)
+    create(repo, "main", t="t")
+    before = store.everything()
+    uses: list[Callable[[], object]] = [
+        lambda: repo.commit("main", [Put(bad, table("t"))], "put"),
+        lambda: repo.commit("main", [put("fine", "t"), Put(bad, table("t"))], "put"),
+        lambda: repo.commit("main", [type(delete("x"))(bad)], "delete"),
+        lambda: repo.contents.get("main", bad),
+        lambda: repo.contents.get_all("main", [key("t"), bad]),
+        lambda: repo.contents.entries("main", min_key=bad),
+        lambda: repo.contents.entries("main", max_key=bad),
+        lambda: repo.contents.entries("main", prefix=bad),
+        lambda: repo.contents.entries("main", keys=[bad]),
+        lambda: repo.contents.keys("main", prefix=bad),
+        lambda: repo.contents.diff("main", "main", prefix=bad),
+    ]
+    for use in uses:
+        with pytest.raises(BadRequest) as raised:
+            use()
+        assert message in str(raised.value)
+        str(raised.value).encode()  # Also the message can be sent.
+    assert store.everything() == before
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        ("x" * 500,),
+        ("\U0001f600" * 250,),
+        ("ü" * 300,),
+        ("☃" * 250,),
+        ("\x80",),
+        (".",),
+        ("..",),
+        (" ",),
+        ("*",),
+        ("a/b",),
+        ("%41",),
+        ("'\"\\",),
+    ],
+)
+def test_keys_at_the_limits_are_fine(store: Store, elements: tuple[str, ...]) -> None:
+    wanted = ContentKey(elements)
+    store.repo.commit("main", [Put(wanted, table("t"))], "put")
+    assert list(store.repo.contents.keys("main")) == [wanted]
+    assert list(store.reopened().contents.get_all("main", [wanted])) == [wanted]
+
+
+def test_a_key_may_have_twenty_elements(store: Store) -> None:
+    operations = [
+        Put(ContentKey(tuple(TWENTY[:n])), Namespace(elements=tuple(TWENTY[:n])))
+        for n in range(1, 21)
+    ]
+    store.repo.commit("main", operations, "deep")
+    assert len(tables(store.repo)) == 20
+
+
+def test_keys_of_rules_that_nothing_can_match_are_unused(store: Store) -> None:
+    create(store.repo, "main", t="t")
+    store.repo.references.create_branch("dev", "main")
+    create(store.repo, "dev", u="u")
+    rule = MergeKey(ContentKey.of("\x00"), MergeBehavior.DROP)
+    with pytest.raises(BadRequest, match="The following keys were not used"):
+        store.repo.merge("dev", "main", keys=[rule])
+
+
+# Content
+
+HUGE = 1 << 63
+
+
+def iceberg(**changes: object) -> Content:
+    fields: dict[str, object] = {
+        "metadata_location": "l",
+        "snapshot_id": 1,
+        "schema_id": 1,
+        "spec_id": 1,
+        "sort_order_id": 1,
+        **changes,
+    }
+    return IcebergTable(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (Namespace(elements=(".",)), "Namespace '[.]' must not contain a '.' element"),
+        (Namespace(elements=("",)), "must not contain an empty element"),
+        (Namespace(elements=("a\x00",)), "must not contain characters less than 0x20"),
+        (Namespace(elements=("x" * 501,)), "Namespace too long, max allowed length: 500"),
+        (Namespace(elements=("x",) * 21), "Namespace too long, max allowed number of elements: 20"),
+        (Namespace(elements=("a",), properties={LONE: "v"}), "must be valid Unicode"),
+        (Namespace(elements=("a",), properties={"k": LONE}), "must be valid Unicode"),
+        (iceberg(snapshot_id=HUGE), "snapshotId must be a whole number from"),
+        (iceberg(snapshot_id=-HUGE - 1), "snapshotId must be a whole number from"),
+        (iceberg(schema_id=1 << 31), "schemaId must be a whole number from -2147483648"),
+        (iceberg(spec_id=1 << 31), "specId must be a whole number from"),
+        (iceberg(sort_order_id=-(1 << 31) - 1), "sortOrderId must be a whole number from"),
+        (iceberg(snapshot_id="1"), "snapshotId must be a whole number from"),
+        (iceberg(snapshot_id=1.5), "snapshotId must be a whole number from"),
+        (iceberg(metadata_location=None), "ICEBERG_TABLE: expected a text, got None"),
+        (iceberg(metadata_location=7), "ICEBERG_TABLE: expected a text, got 7"),
+        (iceberg(metadata_location=LONE), "ICEBERG_TABLE must be valid Unicode"),
+        (
+            IcebergView(metadata_location="l", version_id=HUGE, schema_id=1),
+            "ICEBERG_VIEW: versionId must be a whole number",
+        ),
+        (
+            IcebergView(metadata_location="l", version_id=1, schema_id=1, sql_text=LONE),
+            "ICEBERG_VIEW must be valid Unicode",
+        ),
+        (
+            DeltaLakeTable(metadata_location_history=("a", LONE)),
+            "DELTA_LAKE_TABLE must be valid Unicode",
+        ),
+        (DeltaLakeTable(last_checkpoint=LONE), "DELTA_LAKE_TABLE must be valid Unicode"),
+        (UDF(sql_text=LONE), "UDF must be valid Unicode"),
+        (iceberg(id=LONE), "ICEBERG_TABLE must be valid Unicode"),
+        ("a text", "str is not a content type; known: DELTA_LAKE_TABLE"),
+        (None, "is not a content type"),
+    ],
+    ids=str,
+)
+def test_content_that_cannot_be_stored(store: Store, content: Any, message: str) -> None:
+    repo = store.repo
+    id = create(repo, "main", t="t")["t"]
+    before = store.everything()
+    bad = Put(key("bad"), content)
+    wrong: Any = content or "nothing"
+    expecting = Put(key("t"), table("x", id), expected_content=wrong)
+    for operations in ([bad], [put("fine", "f"), bad], [expecting]):
+        with pytest.raises(BadRequest) as raised:
+            repo.commit("main", operations, "bad")
+        assert message in str(raised.value)
+    assert store.everything() == before
+
+
+# Metadata
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        CommitMeta(message=LONE),
+        CommitMeta(message="m", authors=(LONE,)),
+        CommitMeta(message="m", signed_off_by=("fine", LONE)),
+        CommitMeta(message="m", properties={LONE: ("v",)}),
+        CommitMeta(message="m", properties={"k": ("v", LONE)}),
+        CommitMeta(message="m", properties={"k": "v"}),  # type: ignore[dict-item]
+        CommitMeta(message="m", properties={"k": (1,)}),  # type: ignore[dict-item]
+        CommitMeta(message="m", author_time="nope"),
+        CommitMeta(message="m", author_time=""),
+        CommitMeta(message="m", author_time="2020-01-01"),
+        CommitMeta(message="m", author_time="2020-01-01T00:00:00"),
+        CommitMeta(message="m", author_time="2020-02-30T00:00:00Z"),
+        CommitMeta(message="m", author_time="10000-01-01T00:00:00Z"),
+    ],
+    ids=str,
+)
+def test_metadata_that_cannot_be_stored(store: Store, meta: CommitMeta) -> None:
+    repo = store.repo
+    create(repo, "main", t="t")
+    repo.references.create_branch("dev", "main")
+    create(repo, "dev", u="u")
+    before = store.everything()
+    writes: list[Callable[[], object]] = [
+        lambda: repo.commit("main", [put("v", "v")], meta),
+        lambda: repo.merge("dev", "main", meta=meta),
+        lambda: repo.transplant([head(repo, "dev")], "main", meta=meta),
+    ]
+    for write in writes:
+        with pytest.raises(BadRequest) as raised:
+            write()
+        assert str(raised.value)
+    assert store.everything() == before
+
+
+# Hashes
+
+
+@pytest.mark.parametrize("hash", ["", "zz", "abc", "abcdef", "0x123456", "g" * 64, "a" * 65, LONE])
+def test_hashes_that_are_none(store: Store, hash: str) -> None:
+    repo = store.repo
+    repo.references.create_branch("dev", "main")
+    before = store.everything()
+    uses: list[Callable[[], object]] = [
+        lambda: repo.commit("main", [put("t", "t")], "t", expected=hash),
+        lambda: repo.merge("main", "main", expected=hash),
+        lambda: repo.transplant([hash], "main"),
+        lambda: repo.history.log("main", until=hash),
+        lambda: repo.history.hashes("main", until=hash),
+    ]
+    for use in uses:
+        with pytest.raises(BadRequest, match="Hash must consist of the hex representation of"):
+            use()
+    with pytest.raises(ReferenceConflict, match="is not at expected hash"):
+        repo.references.assign("main", "main", hash)
+    with pytest.raises(ReferenceConflict, match="is not at expected hash"):
+        repo.references.delete("dev", hash)
+    assert store.everything() == before
+
+
+def test_the_first_mistake_is_told_before_anything_is_tried(store: Store) -> None:
+    """Operations are judged together: a good one before a bad one is not carried out."""
+    before = store.everything()
+    operations = [put("good", "g"), put("good", "again")]
+    with pytest.raises(BadRequest, match="Duplicate key in commit operations: good"):
+        store.repo.commit("main", operations, "both")
+    assert store.everything() == before
