@@ -365,7 +365,11 @@ def test_a_rule_for_a_key_that_takes_no_part_is_a_mistake(store: Store) -> None:
     repo.references.create_branch("dev", "main")
     create(repo, "dev", a="a")
     before = store.everything()
-    keys = [MergeKey(key(k), MergeBehavior.DROP) for k in ("absent", "base", "a")]
+    keys = [
+        MergeKey(key("absent"), MergeBehavior.DROP),
+        MergeKey(key("base"), MergeBehavior.FORCE),
+        MergeKey(key("a"), MergeBehavior.DROP),
+    ]
     with pytest.raises(BadRequest) as raised:
         repo.merge("dev", "main", keys=keys)
     assert str(raised.value) == (

@@ -263,7 +263,7 @@ def test_a_transplant_takes_no_resolved_content(repo: Repository) -> None:
     *_, last = quarrel(repo)
     id = content_id(repo, "main", "base")
     rule = MergeKey(key("base"), MergeBehavior.NORMAL, table("base-main", id), table("both", id))
-    with pytest.raises(BadRequest, match="A transplant cannot take resolved content"):
+    with pytest.raises(BadRequest, match="only supported for squashing"):
         repo.transplant([last], "main", keys=[rule])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from threading import Event
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,9 @@ from morag.config import Settings
 from morag.errors import ReferenceConflict, ReferenceNotFound, ServiceUnavailable
 from morag.logic.reflog import RefOperation
 from morag.model.operations import Delete
+from morag.persist.cache import ObjectCache
+from morag.persist.objects import Index
+from morag.persist.persist import ObjectMissing, Persist
 from morag.testing.counting import CountingBackend
 from morag.versions.lanes import Attempt, Lane, Ticket
 from morag.versions.repository import Repository
@@ -173,6 +177,21 @@ def test_a_real_merge_does_not_share(repo: Repository) -> None:
     repo.transplant([repo.references.get("side").hash], "main", conflicts_as_result=True)
     repo.commit("main", [put("c")], "c")
     assert seen == [False, False, True]
+
+
+def test_what_two_branches_prepare_stays_readable_until_both_are_done(
+    backend: CountingBackend,
+) -> None:
+    """Equal changes of equal branches make equal segments; one branch may give up first."""
+    persist = Persist(backend, ObjectCache(1 << 20), Settings(), time_ns)
+    shared, own = Index(b"\x02\x00"), Index(b"\x02\x01\x01a\x00\x01b")
+    persist.stage([shared, own])
+    persist.stage([shared])
+    persist.unstage([shared])
+    assert persist.fetch_all(Index, [shared.id, own.id]) == [shared, own]
+    persist.unstage([shared, own])
+    with pytest.raises(ObjectMissing):
+        persist.fetch(Index, shared.id)
 
 
 # Drivers that die

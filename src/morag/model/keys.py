@@ -65,7 +65,10 @@ def check_elements(what: str, elements: tuple[str, ...]) -> None:
     """The rules that keys and namespaces share."""
     if len(elements) > MAX_ELEMENTS:
         raise BadRequest(f"{what} too long, max allowed number of elements: {MAX_ELEMENTS}")
-    joined = "".join(elements)  # A non-string element fails here, loudly, as a TypeError should.
+    try:
+        joined = "".join(elements)
+    except TypeError:
+        raise BadRequest(f"{what} must consist of texts") from None
     if len(joined) > MAX_LENGTH or (not joined.isascii() and len(_utf16(joined)) > 2 * MAX_LENGTH):
         raise BadRequest(f"{what} too long, max allowed length: {MAX_LENGTH}")
     for element in elements:

@@ -11,7 +11,8 @@ from morag.model.keys import check_unicode
 from morag.model.times import parse_instant
 
 RESERVED: Final = frozenset({"date", "author-date", "committer", "author", "signed-off-by"})
-"""Header names that carry the fields below; a property must not be named like one of them."""
+"""Header names that carry the fields below. A property of such a name is mixed with its field, as
+in the original: better avoid it."""
 
 
 class CommitMeta(

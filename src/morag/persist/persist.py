@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -50,6 +52,8 @@ class Persist:
         self.settings = settings
         self.clock_nanos = clock_nanos
         self._staged: dict[ObjId, Obj] = {}
+        self._stagings: Counter[ObjId] = Counter()
+        self._staging = Lock()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
 
@@ -137,11 +141,18 @@ class Persist:
 
     def stage(self, objs: Iterable[Obj]) -> None:
         """Make objects readable that are about to be published, until `unstage`."""
-        self._staged.update((obj.id, obj) for obj in objs)
+        with self._staging:
+            for obj in objs:
+                self._staged[obj.id] = obj
+                self._stagings[obj.id] += 1
 
     def unstage(self, objs: Iterable[Obj]) -> None:
-        for obj in objs:
-            self._staged.pop(obj.id, None)
+        """Undo one `stage`. Two branches may be about to publish the same segment or value."""
+        with self._staging:
+            for obj in objs:
+                self._stagings[obj.id] -= 1
+                if self._stagings[obj.id] == 0:
+                    del self._staged[obj.id], self._stagings[obj.id]
 
     def demote(self, ids: Iterable[ObjId]) -> None:
         """A hint that these objects were replaced by newer ones."""

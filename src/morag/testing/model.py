@@ -343,7 +343,12 @@ class Model:
     def _squash(self, before: str, after: str, head: str, rules: Rules, empty: Planned) -> Plan:
         ours = self.state(head)
         applied = _Applied(ours)
-        applied.take(_differences(self.state(before), self.state(after)), rules, drop_always=True)
+        old, new = self.state(before), self.state(after)
+        applied.take(_differences(old, new), rules, drop_always=True)
+        # A squash answers for every key that it was to drop, changed or not.
+        applied.touched |= {
+            key for key in (*old, *new) if rules.behavior(key) is MergeBehavior.DROP
+        }
         if self.namespace_validation:
             _check_namespaces(ours, *_came_and_went(ours, applied.changes))
         if any(rule.key not in applied.touched for rule in rules.keys):

@@ -68,14 +68,7 @@ class History:
 
     def check(self, at: str | RefSpec) -> CommitStatus:
         """Verify everything that the commit needs, and name what is missing or damaged."""
-        spec_id = self._check_id(at)
-        return check_commit(self._persist, spec_id)
-
-    def _check_id(self, at: str | RefSpec) -> ObjId:
-        """The id to check. The commit itself may be unreadable, so a plain reference is enough."""
-        if isinstance(at, str) and not set(at) & set("@~^*"):
-            return self._resolver.named(at)[1].pointer
-        return self._resolver.resolve(at).id
+        return check_commit(self._persist, self._resolver.locate(at))
 
     def _start(self, at: str | RefSpec, token: str | None) -> ObjId:
         if token:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.errors import BadRequest, ReferenceConflict
-from morag.index.keys import content_key
+from morag.index.keys import CONTENTS, content_key, store_key
 from morag.index.ops import content_id_of, exists, payload_of, value_of
 from morag.logic.commits import Add, Draft, KeyConflict, Remove, Resolution, build_commit
 from morag.model.conflicts import Conflict, ConflictType
@@ -43,6 +43,17 @@ class MergeRules:
 
     def of(self, key: ContentKey) -> MergeKey:
         return self._keys.get(key) or MergeKey(key, self._default)
+
+    def dropped_keys(self, *sides: CommitIndex) -> set[ContentKey]:
+        """Keys that are to be dropped and that one of the sides has, changed or not.
+
+        A squash answers for all of these, as the original does.
+        """
+        if self._default is MergeBehavior.DROP:
+            keys = {_content_key(raw) for side in sides for raw, _ in side.items(CONTENTS)}
+        else:
+            keys = {k for k in self._keys if any(side.get(store_key(k)) for side in sides)}
+        return {key for key in keys if self.of(key).merge_behavior is MergeBehavior.DROP}
 
     def check_used(self, touched: Iterable[ContentKey], added: Iterable[ContentKey]) -> None:
         """A rule for a key that the merge does not touch is a mistake, and says so."""

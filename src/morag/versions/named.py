@@ -107,6 +107,7 @@ class NamedReferences:
         self, name: str, to: str | RefSpec, expected: str | None = None, *, who: str = ""
     ) -> Reference:
         """Point a reference elsewhere, if it is at the expected hash."""
+        check_unicode("who", who)
         kind, ref = self._resolver.named(name)
         _check_at(name, ref, expected)
         target = self._resolver.resolve(to).id
@@ -118,6 +119,7 @@ class NamedReferences:
 
     def delete(self, name: str, expected: str | None = None, *, who: str = "") -> Reference:
         """Drop a reference that is at the expected hash. Its commits stay."""
+        check_unicode("who", who)
         kind, ref = self._resolver.named(name)
         if kind == "BRANCH" and name == self._persist.settings.default_branch:
             raise BadRequest(f"Default branch '{name}' cannot be deleted.")
@@ -175,6 +177,7 @@ class NamedReferences:
         who: str,
     ) -> Reference:
         check_new_reference_name(name)
+        check_unicode("who", who)
         target: ObjId = NO_ANCESTOR if at is None else self._resolver.resolve(at).id
         other = full_name("TAG" if kind == "BRANCH" else "BRANCH", name)
         if self._references.find(other) is not None:

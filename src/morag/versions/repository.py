@@ -10,6 +10,7 @@ from morag.logic.references import References
 from morag.logic.reflog import RefLog
 from morag.logic.repository import RepositoryDescription, initialize, read_description
 from morag.logic.retry import Retries
+from morag.model.keys import check_unicode
 from morag.model.merging import MergeBehavior, MergeResult
 from morag.model.meta import CommitMeta, check_client_meta
 from morag.model.names import check_hash, check_reference_name
@@ -104,6 +105,7 @@ class Repository:
         check_reference_name(branch)
         meta = CommitMeta(message=meta) if isinstance(meta, str) else meta
         check_client_meta(meta)
+        check_unicode("Committer", committer)
         return CommitRequest(
             self._persist,
             branch,
@@ -129,6 +131,8 @@ class Repository:
     ) -> MergeResult:
         """Bring everything that `source` changed since it parted from the branch."""
         check_reference_name(into)
+        _check_resolving(keys, squash)
+        check_unicode("Committer", committer)
         if meta is not None:
             check_client_meta(meta)
         found = self._resolver.resolve(source)
@@ -174,8 +178,8 @@ class Repository:
             raise BadRequest("No hashes given to transplant.")
         if meta is not None:
             check_client_meta(meta)
-        if any(rule.resolved_content is not None for rule in keys):
-            raise BadRequest("A transplant cannot take resolved content; merge instead")
+        _check_resolving(keys, squash)
+        check_unicode("Committer", committer)
         target = self._expected(into, expected)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
         now = self._now()
@@ -234,3 +238,12 @@ class Repository:
 
     def _now(self) -> str:
         return instant_text(self._world.clock_nanos())
+
+
+def _check_resolving(keys: Sequence[MergeKey], squash: bool) -> None:
+    """Resolved content stands for all that happened to a key, so it cannot be replayed."""
+    if not squash and any(rule.resolved_content is not None for rule in keys):
+        raise BadRequest(
+            "MergeKeyBehavior.resolvedContent is only supported for squashing merge/transplant "
+            "operations"
+        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from morag.backend.base import ObjId, Ref
-from morag.errors import BadRequest, ReferenceNotFound
+from morag.errors import BadRequest, ReferenceNotFound, RepositoryCorrupt
 from morag.logic import history
 from morag.model.names import ReferenceKind, full_name
 from morag.model.refspecs import RefSpec, Relative, RelativeKind, parse_ref_spec
@@ -63,6 +63,19 @@ class Resolver:
         for relative in spec.relatives:
             commit = self._follow(commit, relative)
         return Resolved(ref, kind, spec.name, commit)
+
+    def locate(self, spec: RefSpec | str) -> ObjId:
+        """The id of a commit, also of one that turns out to be unreadable."""
+        spec = parse_ref_spec(spec) if isinstance(spec, str) else spec
+        try:
+            return self.resolve(spec).id
+        except RepositoryCorrupt:
+            if spec.relatives:
+                raise
+            if spec.hash is not None:
+                return object_id(spec.hash)
+            assert spec.name is not None, "a spec without a hash has a name"
+            return self.named(spec.name)[1].pointer
 
     def _follow(self, commit: Commit | None, relative: Relative) -> Commit | None:
         """Past the root there is the empty state, and from there on nothing else."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from morag.index.diff import diff
 from morag.index.keys import CONTENTS
 from morag.index.layered import index_of
+from morag.model.merging import MergeBehavior, MergedKey
 from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
 
 if TYPE_CHECKING:
     from morag.backend.base import ObjId
     from morag.model.keys import ContentKey
-    from morag.model.merging import MergedKey
     from morag.model.meta import CommitMeta
     from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
@@ -39,17 +39,16 @@ class Squash:
         merge_parents: tuple[ObjId, ...] = (),
     ) -> None:
         persist = self._persist
+        old, new = index_of(persist, before), index_of(persist, after)
+        dropped = self._rules.dropped_keys(old, new)
+        self._details.update((key, MergedKey(key, MergeBehavior.DROP)) for key in dropped)
         changes = SourceChanges(
-            persist,
-            diff(index_of(persist, before), index_of(persist, after), CONTENTS),
-            self._rules,
-            self._details,
-            drop_always=True,
+            persist, diff(old, new, CONTENTS), self._rules, self._details, drop_always=True
         )
         built = changes.build(head, meta, merge_parents)
         done = index_of(persist, built.commit).operations()
         check_target_namespaces(persist, index_of(persist, head), done)
-        self._rules.check_used(changes.touched, changes.added)
+        self._rules.check_used(changes.touched | dropped, changes.added)
         if built.changes:
             self.commits = [built.commit]
             self.objects = [*changes.values, *built.indexes, built.commit]
