@@ -564,55 +564,24 @@ class CatalogMachine(RuleBasedStateMachine):
             token = page.token
             if token is None:
                 break
-        assert [
-            Move(
-                m.reference.type,
-                m.reference.name or "",
-                m.operation,
-                m.hash_before,
-                m.hash_after,
-                m.commits,
-            )
-            for m in moves
-        ] == model.moves[::-1]
-
-    @rule(name=picks)
-    def look_at_metadata(self, name: int) -> None:
-        chosen = self._name(name)
-        done = self._agree(
-            lambda: self.model.head(chosen),
-            lambda: self.repo.references.metadata(chosen),
-            "metadata",
-        )
-        if done is None:
-            return
-        head, found = done
-        if head == NOTHING:
-            assert found is None
-            return
-        assert found is not None
-        assert found.head.hash == head
-        assert found.total_commits == len(self.model.chain(head))
-        counted = (found.common_ancestor, found.ahead, found.behind)
-        if chosen in self.model.tags or chosen == "main":
-            assert counted == (None, None, None)
-            return
-        main = self.model.branches["main"]
-        shared = self.model.common_on_first_parents(head, main)
-        below = len(self.model.chain(shared))
-        ahead, behind = (len(self.model.chain(h)) - below for h in (head, main))
-        assert counted == (shared, ahead, behind)
+        assert [_move(entry) for entry in moves] == model.moves[::-1]
 
     # What always holds
 
     @invariant()
-    def everything_is_as_the_model_says(self) -> None:
-        model = self.model
-        references = [*sorted(model.branches.items()), *sorted(model.tags.items())]
-        assert [(r.name, r.hash) for r in self.repo.references.list()] == references
-        for name, head in model.branches.items():
+    def references_are_as_the_model_says(self) -> None:
+        model, references = self.model, self.repo.references
+        known = [*sorted(model.branches.items()), *sorted(model.tags.items())]
+        assert [(r.name, r.hash) for r in references.list()] == known
+        assert [_move(entry) for entry in references.moves(2).items] == model.moves[:-3:-1]
+        for name, head in known:
+            self._check_metadata(name, head)
+
+    @invariant()
+    def branches_are_as_the_model_says(self) -> None:
+        for name, head in self.model.branches.items():
             self._check_state(name, head)
-            assert list(self.repo.history.hashes(name)) == model.chain(head)
+            assert list(self.repo.history.hashes(name)) == self.model.chain(head)
 
     # Comparing
 
@@ -663,6 +632,24 @@ class CatalogMachine(RuleBasedStateMachine):
             Delete(key) if isinstance(change, Removed) else Put(key, change)
             for key, change in sorted(known.changes.items())
         ]
+
+    def _check_metadata(self, name: str, head: str) -> None:
+        found = self.repo.references.metadata(name)
+        if head == NOTHING:
+            assert found is None
+            return
+        assert found is not None
+        assert found.head.hash == head
+        assert found.total_commits == len(self.model.chain(head))
+        counted = (found.common_ancestor, found.ahead, found.behind)
+        if name in self.model.tags or name == "main":
+            assert counted == (None, None, None)
+            return
+        main = self.model.branches["main"]
+        shared = self.model.common_on_first_parents(head, main)
+        below = len(self.model.chain(shared))
+        ahead, behind = (len(self.model.chain(h)) - below for h in (head, main))
+        assert counted == (shared, ahead, behind)
 
     def _check_state(self, at: str, hash: str) -> None:
         state = self.model.state(hash)
@@ -749,6 +736,17 @@ class CatalogMachine(RuleBasedStateMachine):
 
 def _picked(choices: Sequence[T], pick: int) -> T:
     return choices[pick % len(choices)]
+
+
+def _move(entry: RefLogEntry) -> Move:
+    return Move(
+        entry.reference.type,
+        entry.reference.name or "",
+        entry.operation,
+        entry.hash_before,
+        entry.hash_after,
+        entry.commits,
+    )
 
 
 def _failing(plan: Plan, as_result: bool) -> Plan:

@@ -308,6 +308,7 @@ class Store:
         self.backend = faulty(self.memory, NO_FAULTS, weak=weak)
         self.repo = Repository(self.backend, settings, world)
         self.weak = weak
+        self._before = 0
 
     @property
     def swap(self) -> str:
@@ -317,6 +318,17 @@ class Store:
     def other(self) -> Repository:
         """Another server on the same store, without faults."""
         return Repository(self.memory, QUICK, World())
+
+    def lose_a_race(self) -> None:
+        """Have the next commit start from a head that is no longer one."""
+        self.repo.commit("main", [put("first")], "first")
+        self.other().commit("main", [put("theirs")], "theirs")
+        self.backend.plan = Upcoming({"read_refs": [Fault.STALE]})
+        self._before = self.backend._calls[self.swap]
+
+    def swaps(self) -> int:
+        """How many there were since then."""
+        return self.backend._calls[self.swap] - self._before
 
     def rows(self, kind: str) -> int:
         return sum(1 for _ in self.memory.scan_rows("", frozenset({kind})))
@@ -433,12 +445,11 @@ def test_a_lost_reply_and_a_stale_look_make_no_second_commit(busy: Store) -> Non
 
 
 def test_a_lost_race_is_tried_again(faulty: Store) -> None:
-    other = faulty.other()
-    other.commit("main", [put("theirs")], "theirs")
-    faulty.backend.plan = Upcoming({"read_refs": [Fault.STALE]})
+    faulty.lose_a_race()
     faulty.repo.commit("main", [put("ours")], "ours")
-    check_sound(other, "main")
-    assert messages(other, "main") == ["theirs", "ours"]
+    assert faulty.swaps() == 2
+    check_sound(faulty.other(), "main")
+    assert messages(faulty.other(), "main") == ["first", "theirs", "ours"]
 
 
 @pytest.mark.parametrize("first", range(7))
@@ -576,10 +587,10 @@ def test_a_retried_commit_keeps_its_content_ids(busy: Store, fault: Fault) -> No
 
 
 def test_a_commit_that_lost_its_race_keeps_its_content_ids(faulty: Store) -> None:
-    faulty.other().commit("main", [put("theirs")], "theirs")
+    faulty.lose_a_race()
     values, claims = faulty.rows("v"), faulty.rows("u")
-    faulty.backend.plan = Upcoming({"read_refs": [Fault.STALE]})
     result = faulty.repo.commit("main", [put("ours")], "ours")
+    assert faulty.swaps() == 2
     assert (faulty.rows("v"), faulty.rows("u")) == (values + 1, claims + 1)
     assert faulty.other().contents.get("main", key("ours")).id == result.added[key("ours")]
 

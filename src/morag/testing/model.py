@@ -20,11 +20,10 @@ from morag.model.content import Content, Namespace
 from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.operations import Delete, Operation, Put, Unchanged
+from morag.model.references import TagNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from morag.model.references import TagNote
 
 T = TypeVar("T")
 
@@ -187,7 +186,10 @@ class Model:
             self.branches[name] = at
         else:
             self.tags[name] = at
-            self.notes[name] = note
+            # An empty message or signature is none.
+            self.notes[name] = note and TagNote(
+                note.message or None, note.headers, note.signature or None
+            )
         self.moves.append(Move(kind, name, "CREATE_REFERENCE", NOTHING, at))
 
     def assign(self, name: str, to: str, expected: str | None) -> None:
@@ -459,6 +461,9 @@ def _created(
     """The keys that a commit creates, re-adds or renames to; refuses impossible content ids."""
     free = {seen[key].id: seen[key] for key in deletes if key in seen}
     created = set()
+    ids = [content.id for content in puts.values() if content.id is not None]
+    if len(ids) != len(set(ids)):
+        raise BadRequest("a content id comes twice")
     for key, content in puts.items():
         if content.id is None:
             if key in seen and key not in deletes:

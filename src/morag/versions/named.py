@@ -185,7 +185,9 @@ class NamedReferences:
         extended = None
         if note is not None:
             _check_note(note)
-            tag = Tag(note.message, tuple(note.headers.items()) or None, note.signature)
+            # Empty is stored as absent: both have the same id, so a tag could show the other's.
+            headers = tuple(note.headers.items()) or None
+            tag = Tag(note.message or None, headers, note.signature or None)
             self._persist.store([tag])
             extended = tag.id
         try:
