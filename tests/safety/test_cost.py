@@ -207,11 +207,11 @@ COSTS: dict[str, tuple[str, str]] = {
         "2 refs in 1",
     ),
     "page of 100 entries": (
-        "2 refs, 1 commit, 1 stripe list, 16 segments in 4",
+        "2 refs, 1 commit, 1 stripe list, 3 segments in 5",
         "2 refs in 1",
     ),
     "all keys": (
-        "2 refs, 1 commit, 1 stripe list, 89 segments in 9",
+        "2 refs, 1 commit, 1 stripe list, 89 segments in 12",
         "2 refs in 1",
     ),
     "diff of one key": (
@@ -219,7 +219,7 @@ COSTS: dict[str, tuple[str, str]] = {
         "4 refs in 2",
     ),
     "diff of 120 near keys": (
-        "4 refs, 2 commits, 2 stripe lists, 10 segments, 240 values in 12",
+        "4 refs, 2 commits, 2 stripe lists, 10 segments, 240 values in 16",
         "4 refs in 2",
     ),
     "diff of nothing": (
@@ -259,7 +259,7 @@ COSTS: dict[str, tuple[str, str]] = {
         "1 ref in 1; wrote 1 commit in 1",
     ),
     "commit 50 far updates": (
-        "1 ref, 1 commit, 1 stripe list, 50 segments in 53; wrote 1 commit, 50 values in 1",
+        "1 ref, 1 commit, 1 stripe list, 50 segments in 4; wrote 1 commit, 50 values in 1",
         "1 ref in 1; wrote 1 commit, 50 values in 1",
     ),
     "commit, 1 behind": (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from morag.persist.objects import Commit
     from morag.persist.persist import Persist
 
-_AHEAD: Final = 16  # Stripes that a scan reads in one go.
+_MOST_AHEAD: Final = 16  # Stripes that a scan reads in one go.
 
 
 class CommitIndex:
@@ -91,7 +91,9 @@ class CommitIndex:
         high = None if upper is None else bisect_left(self.directory.lasts, upper, low) + 1
         # The last of them may begin at the upper bound or behind it.
         wanted = (s for s in islice(stripes, low, high) if upper is None or s.first < upper)
-        while group := list(islice(wanted, _AHEAD)):
+        ahead = 1
+        while group := list(islice(wanted, ahead)):
+            ahead = min(2 * ahead, _MOST_AHEAD)  # Who wants a page only, reads little too much.
             for stripe, segment in zip(group, segments_of(self._persist, group), strict=True):
                 inside = range.lower <= stripe.first and (upper is None or stripe.last < upper)
                 yield stripe.last, segment.items() if inside else segment.slice(range)

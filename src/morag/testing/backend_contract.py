@@ -78,6 +78,14 @@ class BackendContract:
         assert not move(backend, MAIN, MOVED)
         assert read(backend, MAIN.name) == MOVED
 
+    def test_a_ref_is_swapped_for_itself_where_it_is(self, backend: Backend) -> None:
+        """A database that counts only rows that really change would deny it."""
+        assert not move(backend, MAIN, MAIN)
+        create(backend, MAIN)
+        assert move(backend, MAIN, MAIN)
+        assert not move(backend, MOVED, MOVED)
+        assert read(backend, MAIN.name) == MAIN
+
     def test_a_ref_is_deleted_only_from_where_it_is(self, backend: Backend) -> None:
         create(backend, MOVED)
         assert not move(backend, MAIN, None)

@@ -77,7 +77,10 @@ class CommitRequest:
         self._made_ids: dict[ContentKey, bytes] = {}
 
     def attempt(self, head: Commit | None) -> Attempt:
-        steps = _Steps(self._persist, self._expected_index(head), self._made_id)
+        expected = self._expected_index(head)
+        if len(self._operations) > 1:
+            expected.preload([key for key, _ in self._operations])
+        steps = _Steps(self._persist, expected, self._made_id)
         for key, operation in self._operations:
             if isinstance(operation, Delete):
                 steps.delete(key, operation)
