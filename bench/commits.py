@@ -83,7 +83,10 @@ def durable() -> Iterator[Row]:
             work.repo.close()
     rates = {name: 1e6 / samples.mean for name, samples in found.items()}
     share = rates["rocksdb"] / rates["memory"]
-    figure = f"{rates['rocksdb']:,.0f}/s = {share:.0%} of memory's {rates['memory']:,.0f}/s"
+    figure = (
+        f"{rates['rocksdb']:,.0f}/s = {share:.0%} of memory's {rates['memory']:,.0f}/s "
+        f"(p99 of a batch {64 * found['rocksdb'].percentile(99) / 1000:.0f} ms)"
+    )
     yield "commits/s, 64 waiting, one branch, RocksDB durable", figure, "≥ 70 %", share >= 0.7
 
 
@@ -95,8 +98,9 @@ def growth() -> Iterator[Row]:
         work.repo.close()
         before = _size_bytes(store)
         work.reopen(f"rocksdb:{store}")
-        for _ in range(commits // 50):
-            together(work, 50)()
+        commit = alone(work)
+        for _ in range(commits):
+            commit()
         running = _size_bytes(store)
         work.repo.close()
         closed = _size_bytes(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -19,22 +20,19 @@ if TYPE_CHECKING:
 
 def lookup(work: Workload) -> Iterator[Row]:
     index = index_of(work.repo._persist, work.repo._resolver.resolve("main").commit)
-    # Keys of a few stripes, which the first round makes resident.
+    # The first round makes their stripes resident.
     keys = [store_key(key) for key in Random(1).sample(work.keys, 2_000)]
+    for key in keys:
+        assert index.get(key) is not None
+    asked = cycle(keys)
 
     def call() -> int:
-        for key in keys:
-            assert index.get(key) is not None
-        return len(keys)
+        index.get(next(asked))
+        return 1
 
-    call()
-    found = alternate({"lookup": call}, 10, 1)["lookup"]
-    yield (
-        "key lookup, 1,000,000 keys, stripe resident",
-        f"{found.mean:.1f} µs",
-        "≤ 20 µs",
-        found.mean <= 20,
-    )
+    found = alternate({"lookup": call}, 1, 20_000)["lookup"]
+    figure = f"{found.mean:.1f} µs (p99 {found.percentile(99):.1f})"
+    yield "key lookup, 1,000,000 keys, stripe resident", figure, "≤ 20 µs", found.mean <= 20
 
 
 def listing(work: Workload) -> Iterator[Row]:

@@ -31,8 +31,8 @@ from morag.model.conflicts import ConflictType
 from morag.model.content import Namespace, type_name
 from morag.model.merging import MergeBehavior
 from morag.model.meta import CommitMeta
-from morag.model.operations import Delete, Operation, Put
-from morag.model.references import Reference
+from morag.model.operations import Delete, Operation, Put, Unchanged
+from morag.model.references import Reference, TagNote
 from morag.testing.model import NOTHING, Model, Move, Plan, Refused, Removed, Rules
 from morag.testing.strategies import (
     KEYS,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from morag.model.keys import ContentKey
     from morag.model.listed import LogEntry
     from morag.model.merging import MergeResult
-    from morag.model.references import RefLogEntry, TagNote
+    from morag.model.references import RefLogEntry
     from morag.testing.model import ModelCommit
     from morag.versions.listing import Listing
 
@@ -134,6 +134,9 @@ class CatalogMachine(RuleBasedStateMachine):
         for name in ("b1", "b2"):
             self.model.create("BRANCH", name, self.model.branches["main"])
             self.repo.references.create_branch(name, "main")
+        note = TagNote("first", {"a": ("1",)}, b"\xff")
+        self.model.create("TAG", "t1", self.model.branches["main"], note)
+        self.repo.references.create_tag("t1", "main", note)
         self._commits("b2", wanted)
 
     def teardown(self) -> None:
@@ -146,13 +149,29 @@ class CatalogMachine(RuleBasedStateMachine):
     def commit(self, branch: int, wanted: list[list[Wish]]) -> None:
         self._commits(self._branch(branch), wanted)
 
-    @rule(branch=picks, wanted=wishes, expected=expectations, pick=picks)
-    def commit_from_behind(self, branch: int, wanted: list[Wish], expected: str, pick: int) -> None:
+    @rule(
+        branch=picks,
+        wanted=wishes,
+        asserted=st.lists(content_keys, max_size=2, unique=True),
+        expected=st.just("older") | expectations,
+        pick=picks,
+    )
+    def commit_from_behind(
+        self,
+        branch: int,
+        wanted: list[Wish],
+        asserted: list[ContentKey],
+        expected: str,
+        pick: int,
+    ) -> None:
         """On an old state, so that the kernel has to bring the operations forward."""
         name = self._branch(branch)
         hash = self._expected(name, expected, pick)
         seen = self.model.branches[name] if hash is None else hash
-        self._commit(name, self._operations(wanted, seen), hash)
+        operations = self._operations(wanted, seen)
+        used = {operation.key for operation in operations}
+        operations += [Unchanged(key) for key in asserted if key not in used]
+        self._commit(name, operations, hash)
 
     @rule(branch=picks, low=st.integers(0, 39), count=st.integers(0, 20), delete=st.booleans())
     def commit_many_keys(self, branch: int, low: int, count: int, delete: bool) -> None:
@@ -553,8 +572,6 @@ class CatalogMachine(RuleBasedStateMachine):
         tags = [Reference("TAG", n, h) for n, h in sorted(model.tags.items())]
         assert self._paged(limit, lambda t: references.list(token=t)) == [*branches, *tags]
         assert self._paged(limit, lambda t: references.list("TAG", token=t)) == tags
-        for name, note in model.notes.items():
-            assert references.note(name) == note
         moves: list[RefLogEntry] = []
         token = None
         while True:
@@ -576,6 +593,8 @@ class CatalogMachine(RuleBasedStateMachine):
         assert [_move(entry) for entry in references.moves(2).items] == model.moves[:-3:-1]
         for name, head in known:
             self._check_metadata(name, head)
+        for name, note in model.notes.items():
+            assert references.note(name) == note
 
     @invariant()
     def branches_are_as_the_model_says(self) -> None:
@@ -658,6 +677,9 @@ class CatalogMachine(RuleBasedStateMachine):
             (key, type_name(state[key]), state[key].id, state[key]) for key in sorted(state)
         ]
         assert list(self.repo.contents.keys(at)) == sorted(state)
+        space = NAMESPACES[0]
+        inside = [key for key in sorted(state) if key.starts_with(space)]
+        assert list(self.repo.contents.keys(at, prefix=space)) == inside
 
     def _merge_base(self, one: str, other: str) -> str | None:
         found = self.repo.history.merge_base(f"@{one}", f"@{other}")
@@ -784,13 +806,13 @@ class ThoroughMachine(CatalogMachine):
 
 
 TestMemory = CatalogMachine.TestCase
-TestMemory.settings = _settings(40)
+TestMemory.settings = _settings(60)
 
 TestRocksDB = RocksDBMachine.TestCase
-TestRocksDB.settings = _settings(12)
+TestRocksDB.settings = _settings(15)
 
 TestSQLite = SQLiteMachine.TestCase
-TestSQLite.settings = _settings(12)
+TestSQLite.settings = _settings(15)
 
 TestThorough = pytest.mark.long(ThoroughMachine.TestCase)
-TestThorough.settings = _settings(500, 50)
+TestThorough.settings = _settings(600, 50)

@@ -148,7 +148,7 @@ def test_the_merge_base_may_be_lower_in_seq_than_its_own_ancestors(repo: Reposit
     """A short branch that merged a long one: everything merged later stems from the short one."""
     short = branch(repo, "short")
     repo.commit(short, [Put(B, table(1))], "short")
-    for number in range(2, 5):
+    for number in range(2, 6):
         repo.commit("main", [updated(repo, "main", A, number)], "long")
     one, other = branch(repo, "one"), branch(repo, "other", "main~1")
     merged = repo.merge("main", short).resultant_target_hash

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import morag
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
-from morag.errors import ReferenceConflict, ReferenceNotFound, ServiceUnavailable
+from morag.errors import BadRequest, ReferenceConflict, ReferenceNotFound, ServiceUnavailable
 from morag.logic.reflog import RefOperation
-from morag.model.operations import Delete
+from morag.model.content import IcebergTable
+from morag.model.keys import ContentKey
+from morag.model.operations import Delete, Put
 from morag.persist.cache import ObjectCache
 from morag.persist.objects import Index
 from morag.persist.persist import ObjectMissing, Persist
@@ -137,6 +140,7 @@ class MergeTicket(Ticket):
         operation = RefOperation.MERGE
         who = ""
         shares_batch = False
+        operations = 1
 
         def __init__(self, inner: Any) -> None:
             self.attempt, self.forget = inner.attempt, inner.forget
@@ -201,6 +205,7 @@ class Request:
     operation = RefOperation.COMMIT
     who = ""
     shares_batch = False
+    operations = 1
 
     def attempt(self, head: object) -> Attempt:
         raise NotImplementedError
@@ -260,13 +265,65 @@ def test_an_interrupt_is_for_the_driver_alone(interrupt: BaseException) -> None:
     lane = Lane(writer, "main", 10)
     tickets = [Ticket(Sharing()) for _ in range(4)]
     lane.join(tickets)
-    lane.drive(tickets[0])
     with pytest.raises(type(interrupt)):
-        tickets[0].result()
+        lane.drive(tickets[0])
     for each in tickets[1:]:
         with pytest.raises(ServiceUnavailable):
             each.result()
     assert lane.run(Request()) == "done"
+
+
+def test_a_driver_that_is_interrupted_before_its_turn_leaves_the_queue() -> None:
+    """An interrupt can come at any line, also before the driver has taken its batch."""
+    writer: Any = Writer({})
+    writer.go.set()
+    lane = Lane(writer, "main", 10)
+    mine = Ticket(Request())
+    assert lane.join([mine])
+
+    def interrupted(batch: list[Ticket]) -> None:
+        raise KeyboardInterrupt
+
+    taking, lane._take_batch = lane._take_batch, interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        lane.drive(mine)
+    lane._take_batch = taking  # type: ignore[method-assign]
+    assert lane.run(Request()) == "done"
+
+
+def test_an_object_that_is_too_large_fails_its_own_request_alone() -> None:
+    settings = Settings(max_object_bytes=20_000)
+    with morag.open("memory:", settings) as repo:
+        large = IcebergTable(
+            metadata_location="x" * 30_000,
+            snapshot_id=1,
+            schema_id=0,
+            spec_id=0,
+            sort_order_id=0,
+        )
+        large_put = Put(ContentKey.of("large"), large)
+        tickets = [
+            ticket(repo, "before"),
+            Ticket(repo.commit_request("main", [large_put], "large")),
+            ticket(repo, "after"),
+        ]
+        run(repo, tickets)
+        with pytest.raises(BadRequest, match="larger than the store allows"):
+            tickets[1].result()
+        assert messages(repo, "main") == ["after", "before"]
+
+
+def test_a_batch_ends_where_it_would_hold_too_many_operations() -> None:
+    class Heavy(Sharing):
+        operations = 15_000
+
+    writer: Any = Writer({})
+    writer.go.set()
+    lane = Lane(writer, "main", 10)
+    tickets = [Ticket(Heavy()) for _ in range(3)]
+    lane.join(tickets)
+    lane.drive(tickets[-1])
+    assert writer.batches == 3
 
 
 def test_a_failed_write_fails_its_batch_and_no_other(repo: Repository) -> None:

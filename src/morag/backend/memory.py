@@ -38,7 +38,11 @@ class MemoryBackend:
 
     def swap_ref(self, repo: str, swap: RefSwap) -> bool:
         with self._lock:
-            return self._repos[repo].swap(swap)
+            stored = self._repos[repo]
+            if not stored.expects(swap):
+                return False
+            stored.move(swap)
+            return True
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         rows = self._repos.get(repo, _NOTHING).rows
@@ -94,11 +98,13 @@ class MemoryBackend:
             stored = self._repos[repo]
             unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
             fresh = [id for id in unique if id not in stored.rows]
-            if len(fresh) < len(unique) or not stored.swap(swap):
+            if len(fresh) < len(unique) or not stored.expects(swap):
                 return Applied(swapped=False, new=frozenset(fresh))
-            # From here on nothing can fail, so everything is applied.
+            # The ref comes last: readers take no lock, and must find what it points to.
+            new = stored.insert(rows)
             stored.append(log)
-            return Applied(swapped=True, new=stored.insert(rows))
+            stored.move(swap)
+            return Applied(swapped=True, new=new)
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._lock:
@@ -121,18 +127,17 @@ class _Repo:
         self.rows: dict[ObjId, Row] = {}
         self.log: list[LogRow] = []
 
-    def swap(self, swap: RefSwap) -> bool:
-        stored, expected, new = self.refs.get(swap.name), swap.expected, swap.new
+    def expects(self, swap: RefSwap) -> bool:
+        stored, expected = self.refs.get(swap.name), swap.expected
         if stored is None or expected is None:
-            if stored is not expected:
-                return False
-        elif stored.identity != expected.identity:
-            return False
-        if new is None:
+            return stored is expected
+        return stored.identity == expected.identity
+
+    def move(self, swap: RefSwap) -> None:
+        if swap.new is None:
             self.refs.pop(swap.name, None)
         else:
-            self.refs[swap.name] = new
-        return True
+            self.refs[swap.name] = swap.new
 
     def insert(self, rows: Sequence[Row]) -> frozenset[ObjId]:
         new, here = [], self.rows

@@ -58,27 +58,16 @@ def encode_ref(ref: Ref) -> bytes:
     return data
 
 
-def decode_ref(data: bytes) -> Ref:
+def decode_ref(data: bytes, name: str = "") -> Ref:
+    """The ref in the message. Where it is known, `name` says which one to report if damaged."""
     known = _refs.get(data)
     if known is not None:
         return known
-    name, pointer, deleted, created, info = "", ObjId(b""), False, 0, None
-    previous: list[PreviousPointer] = []
-    for number, value in fields(data):
-        if isinstance(value, int):
-            if number == 3:
-                deleted = bool(value)
-            elif number == 4:
-                created = signed(value)
-        elif number == 1:
-            name = value.decode()
-        elif number == 2:
-            pointer = ObjId(value)
-        elif number == 5:
-            info = ObjId(value)
-        elif number == 6:
-            previous.append(_previous_pointer(value))
-    return _refs.remember(data, Ref(name, pointer, deleted, created, info, tuple(previous)))
+    try:
+        ref = _ref(data)
+    except (IndexError, ValueError) as error:
+        raise damaged_ref(name) from error
+    return _refs.remember(data, ref)
 
 
 def encode_previous(previous: tuple[PreviousPointer, ...]) -> bytes | None:
@@ -90,18 +79,28 @@ def encode_previous(previous: tuple[PreviousPointer, ...]) -> bytes | None:
     return column
 
 
-def decode_previous(column: bytes | None) -> tuple[PreviousPointer, ...]:
+def decode_previous(column: bytes | None, name: str = "") -> tuple[PreviousPointer, ...]:
     if column is None:
         return ()
     known = _columns.get(column)
     if known is not None:
         return known
     previous, at = [], 0
-    while at < len(column):
-        size, at = read_varint(column, at)
-        previous.append(_previous_pointer(column[at : at + size]))
-        at += size
+    try:
+        while at < len(column):
+            size, at = read_varint(column, at)
+            if at + size > len(column):
+                raise ValueError("the column is cut short")
+            previous.append(_previous_pointer(column[at : at + size]))
+            at += size
+    except (IndexError, ValueError) as error:
+        raise damaged_ref(name) from error
     return _columns.remember(column, tuple(previous))
+
+
+def damaged_ref(name: str) -> RepositoryCorrupt:
+    which = f"The stored reference '{name}'" if name else "A stored reference"
+    return RepositoryCorrupt(f"{which} is damaged; restore the store from a backup")
 
 
 def encode_row(row: Row) -> bytes:
@@ -153,6 +152,28 @@ class _Recent(dict[bytes, V]):
 
 _refs: _Recent[Ref] = _Recent()
 _columns: _Recent[tuple[PreviousPointer, ...]] = _Recent()
+
+
+def _ref(data: bytes) -> Ref:
+    name, pointer, deleted, created, info = "", ObjId(b""), False, 0, None
+    previous: list[PreviousPointer] = []
+    for number, value in fields(data):
+        if isinstance(value, int):
+            if number == 3:
+                deleted = bool(value)
+            elif number == 4:
+                created = signed(value)
+        elif number == 1:
+            name = value.decode()
+        elif number == 2:
+            pointer = ObjId(value)
+        elif number == 5:
+            info = ObjId(value)
+        elif number == 6:
+            previous.append(_previous_pointer(value))
+    if not name or not pointer:
+        raise ValueError("a ref has a name and points somewhere")
+    return Ref(name, pointer, deleted, created, info, tuple(previous))
 
 
 @lru_cache(maxsize=4096)  # Each move of a ref writes the same pointers again, but for one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice, takewhile
 from pathlib import Path
 from threading import Condition, Lock
@@ -23,7 +24,13 @@ from rocksdict import (
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
 from morag.backend.slices import id_range
-from morag.errors import BadRequest, StoreLocked, StoreUrlInvalid
+from morag.errors import (
+    BadRequest,
+    RepositoryCorrupt,
+    ServiceUnavailable,
+    StoreLocked,
+    StoreUrlInvalid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,17 +68,22 @@ class RocksDBBackend:
     them comes later in the log, so it is lost with them or not at all. A ref however is shown to
     clients; it keeps its durable value until the sync is done, and the next swap of the same ref
     waits for that.
+
+    Once a sync has failed, nobody knows what is on disk, and a later one that succeeds proves
+    nothing. Such refs keep their durable value, and every write is refused from then on.
     """
 
     def __init__(self, path: Path | str, sync: bool = True) -> None:
-        self._db = _open(Path(path))
+        self._path = Path(path)
+        self._db = _open(self._path)
         self._refs = self._db.get_column_family(REFS)
         self._rows = self._db.get_column_family(ROWS)
         self._in_refs = self._db.get_column_family_handle(REFS)
         self._in_rows = self._db.get_column_family_handle(ROWS)
         self._sync = sync
         self._turn = Condition(Lock())  # Guards everything below, and every decision to write.
-        self._durable: dict[bytes, bytes | None] = {}  # Of refs whose newest value is not.
+        # Of refs whose newest value is not: the number of the write, and the value before it.
+        self._durable: dict[bytes, tuple[int, bytes | None]] = {}
         self._written = self._synced = 0
         self._syncing = self._closed = False
         self._sync_error: Exception | None = None
@@ -82,9 +94,9 @@ class RocksDBBackend:
             key = prefix + name.encode()
             # In this order: a value that is not durable yet was announced before it was written.
             newest = self._refs.get(key)
-            value = self._durable.get(key, newest)
+            _, value = self._durable.get(key, (0, newest))
             # The key of `b:x` in repository `a` is that of `x` in `a:b`; the name inside tells.
-            if value is not None and (ref := decode_ref(value)).name == name:
+            if value is not None and (ref := decode_ref(value, name)).name == name:
                 found[name] = ref
         return found
 
@@ -106,6 +118,7 @@ class RocksDBBackend:
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         key, batch = _row_key(_prefix(repo), expected.id), WriteBatch(raw_mode=True)
         with self._turn:
+            self._check_syncs()
             message = self._rows.get(key)
             if message is None:
                 return False
@@ -143,7 +156,11 @@ class RocksDBBackend:
         log = _scan(self._db, log_prefix, _after(log_prefix))
         # Refs first: what a crash leaves behind is garbage.
         self._delete(
-            (key for key, value in refs if prefix + decode_ref(value).name.encode() == key),
+            (
+                key
+                for key, value in refs
+                if key == prefix + _decoded(prefix, key, value).name.encode()
+            ),
             self._in_refs,
         )
         self._delete((key for key, _ in rows if _is_row_id(key[len(prefix) :])), self._in_rows)
@@ -152,7 +169,7 @@ class RocksDBBackend:
     def close(self) -> None:
         with self._turn:
             while self._synced < self._written and self._sync_error is None:
-                self._turn.wait()
+                self._sync_or_wait()
             if self._closed:
                 return
             self._closed = True
@@ -167,8 +184,10 @@ class RocksDBBackend:
         prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
         key = prefix + swap.name.encode()
         with self._turn:
+            self._check_syncs()
             while key in self._durable:
-                self._turn.wait()
+                self._sync_or_wait()
+                self._check_syncs()
             stored = self._messages(prefix, [row.id for row in rows])
             unique = [
                 (row.id, message)
@@ -185,12 +204,7 @@ class RocksDBBackend:
                 batch.delete(key, self._in_refs)
             else:
                 batch.put(key, encode_ref(swap.new), self._in_refs)
-            self._durable[key] = value
-            try:
-                self._write(batch)
-            finally:
-                del self._durable[key]
-                self._turn.notify_all()
+            self._write(batch, key, value)
         return Applied(swapped=True, new=new)
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
@@ -206,7 +220,9 @@ class RocksDBBackend:
         # A lower bound would say it better, but rocksdict does not heed it.
         found: Iterator[Any] = self._db.items(backwards=True, read_opt=bounds)
         ours = takewhile(lambda entry: entry[0].startswith(prefix), found)
-        return [LogRow(key[len(prefix) :], data) for key, data in islice(ours, limit)]
+        return [
+            LogRow(key[len(prefix) :], data) for key, data in islice(ours, min(limit, sys.maxsize))
+        ]
 
     def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
         """What is stored under the ids.
@@ -250,60 +266,101 @@ class RocksDBBackend:
             with self._turn:
                 self._write(batch)
 
-    def _write(self, batch: WriteBatch) -> None:
-        """Write, and return when it is durable. Lets go of the lock while it waits for the disk."""
-        if self._sync_error is not None:
-            # What a failed sync left on disk is unknown; a later one that succeeds proves nothing.
-            raise self._sync_error
-        self._db.write(batch)
+    def _write(
+        self, batch: WriteBatch, ref: bytes | None = None, before: bytes | None = None
+    ) -> None:
+        """Write, and return when it is durable. Lets go of the lock while it waits for the disk.
+
+        If the batch moves a ref, that shows the value `before` until then.
+        """
+        self._check_syncs()
         if not self._sync:
+            self._db.write(batch)
             return
         self._written += 1
         mine = self._written
+        if ref is not None:
+            self._durable[ref] = mine, before
+        try:
+            self._db.write(batch)
+        except Exception:
+            if ref is not None:
+                del self._durable[ref]  # Nothing was written.
+            raise
         while self._synced < mine:
-            if self._sync_error is not None:
-                raise self._sync_error
-            if self._syncing:
-                self._turn.wait()
-            else:
-                self._sync_all()
+            self._check_syncs()
+            self._sync_or_wait()
+
+    def _sync_or_wait(self) -> None:
+        if self._syncing:
+            self._turn.wait()
+        else:
+            self._sync_all()
 
     def _sync_all(self) -> None:
-        self._syncing, upto = True, self._written
-        self._turn.release()
+        self._syncing, upto, done = True, self._written, False
         error: Exception | None = None
+        self._turn.release()
         try:
             self._db.flush_wal(sync=True)
-        except Exception as failed:
+            done = True
+        except Exception as failed:  # noqa: BLE001 - goes to all who rely on it.
             error = failed
-            raise
         finally:
             self._turn.acquire()
-            self._syncing, self._sync_error = False, error
-            self._synced = self._synced if error else upto
+            self._syncing = False
+            if done:
+                self._synced = upto
+                for key in [key for key, (number, _) in self._durable.items() if number <= upto]:
+                    del self._durable[key]
+            elif error is not None:
+                self._sync_error = error
             self._turn.notify_all()
+
+    def _check_syncs(self) -> None:
+        if self._sync_error is not None:
+            raise ServiceUnavailable(
+                f"The store '{self._path}' could not sync to disk ({self._sync_error}) and refuses"
+                " all writes since. Check the disk, then reopen the store: restart the server"
+            ) from self._sync_error
 
 
 def _open(path: Path) -> Rdict:
-    if path.exists() and not path.is_dir():
-        raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        if path.exists() and not path.is_dir():
+            raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
+        path.mkdir(parents=True, exist_ok=True)
+        was_there = (path / "CURRENT").exists()
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from error
     try:
         blocks = Cache(32 * _MIB)  # Small, and one for all: objects are cached above, decoded.
         rows = _options(blocks, memtable_bytes=16 * _MIB)
         small = _options(blocks, memtable_bytes=2 * _MIB)
         return Rdict(str(path), small, {REFS: small, ROWS: rows})
     except Exception as error:
-        if "lock hold by current process" in str(error):
+        text = str(error)
+        if "lock hold by current process" in text:
             raise StoreLocked(
                 f"The store '{path}' is open already in this process; use the backend that has it"
             ) from error
-        if "While lock file" in str(error):
+        if "While lock file" in text:
             raise StoreLocked(
                 f"The store '{path}' is in use by another process. RocksDB serves one at a time:"
                 " stop that one first, or use its HTTP API"
             ) from error
-        raise
+        if text.startswith("Corruption") or (was_there and "No such file" in text):
+            raise RepositoryCorrupt(
+                f"The RocksDB directory '{path}' is damaged; restore it from a backup ({text})"
+            ) from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: Exception) -> StoreUrlInvalid:
+    return StoreUrlInvalid(
+        f"Cannot open a RocksDB store in {str(path)!r} ({error}); name a directory that this"
+        " process may create or write to"
+    )
 
 
 def _options(blocks: Cache, memtable_bytes: int) -> Options:
@@ -338,7 +395,11 @@ def _options(blocks: Cache, memtable_bytes: int) -> Options:
 def _is(value: bytes | None, expected: Ref | None) -> bool:
     if value is None or expected is None:
         return value is None and expected is None
-    return decode_ref(value).identity == expected.identity
+    return decode_ref(value, expected.name).identity == expected.identity
+
+
+def _decoded(prefix: bytes, key: bytes, value: bytes) -> Ref:
+    return decode_ref(value, key[len(prefix) :].decode(errors="replace"))
 
 
 def _prefix(repo: str) -> bytes:

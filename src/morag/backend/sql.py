@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from morag.backend.base import LogRow, ObjId, Ref, Row
 from morag.backend.protos import (
     NEVER_REFERENCED,
+    damaged_ref,
     decode_previous,
     encode_previous,
     without_referenced,
@@ -29,6 +30,7 @@ Statement: TypeAlias = tuple[str, tuple[object, ...]]
 AT_ONCE: Final = 500
 """How many keys go into one statement: every engine takes so many parameters."""
 
+_MOST: Final = 2**63 - 1
 _REF: Final = "ref_name, pointer, ext_info, prev_ptr, created_at, deleted"
 _ROW: Final = "obj_id, obj_type, obj_vers, obj_value, obj_ref"
 
@@ -98,6 +100,7 @@ def scan_rows(
 
 
 def select_log(repo: str, before: bytes | None, limit: int) -> Statement:
+    limit = min(limit, _MOST)
     columns, order = "SELECT log_key, log_value FROM ref_log", "ORDER BY log_key DESC LIMIT ?"
     if before is None:
         return f"{columns} WHERE repo = ? {order}", (repo, limit)
@@ -118,13 +121,15 @@ def ref_record(repo: str, ref: Ref) -> tuple[object, ...]:
 
 def to_ref(record: Sequence[Any]) -> Ref:
     name, pointer, info, previous, created, deleted = record
+    if not pointer:  # The original's column allows NULL, but no ref goes without.
+        raise damaged_ref(name)
     return Ref(
         name,
         ObjId(pointer),
         bool(deleted),
         created or 0,
         None if info is None else ObjId(info),
-        decode_previous(previous),
+        decode_previous(previous, name),
     )
 
 

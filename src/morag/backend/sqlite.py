@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
-from morag.errors import StoreBusy, StoreUrlInvalid
+from morag.errors import RepositoryCorrupt, StoreBusy, StoreUrlInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +37,8 @@ SCHEMA: Final = (
 )
 BUSY_SECONDS: Final = 30.0
 SCAN_AT_ONCE: Final = 500
+_RETRY_SECONDS: Final = 0.01
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def open_sqlite(url: StoreUrl) -> SQLiteBackend:
@@ -54,19 +57,24 @@ class SQLiteBackend:
 
     def __init__(self, path: Path | str, sync: bool = True) -> None:
         self._path = Path(path).absolute()
-        if self._path.is_dir():
-            raise StoreUrlInvalid(f"'{path}' is a directory; SQLite needs a file")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = Lock()
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
-        self._writer = self._connect()
-        self._writer.execute("PRAGMA journal_mode = WAL")
-        # Without sync a crash of the machine may lose the last commits, but never tears one.
-        self._writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
-        with self._write() as db:
-            for statement in SCHEMA:
-                db.execute(statement)
+        try:
+            if self._path.is_dir():
+                raise StoreUrlInvalid(f"'{path}' is a directory; SQLite needs a file")
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = self._connect()
+        except (OSError, ValueError, sqlite3.Error) as error:
+            raise _unusable(self._path, error) from error
+        try:
+            self._prepare(sync)
+        except sqlite3.Error as error:
+            self._writer.close()
+            raise _unusable(self._path, error) from error
+        except BaseException:
+            self._writer.close()
+            raise
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         with self._read() as db:
@@ -145,6 +153,29 @@ class SQLiteBackend:
         with self._read() as db:
             return [sql.to_log_row(r) for r in db.execute(*sql.select_log(repo, before, limit))]
 
+    def _prepare(self, sync: bool) -> None:
+        self._switch_to_wal()
+        # Without sync a crash of the machine may lose the last commits, but never tears one.
+        self._writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+        with self._write() as db:
+            for statement in SCHEMA:
+                db.execute(statement)
+
+    def _switch_to_wal(self) -> None:
+        """Of several who open a new file one switches it; the others fail at once, not in time."""
+        give_up = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._writer.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error):
+                    raise
+                if time.monotonic() > give_up:
+                    raise self._busy() from error
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
+
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         """A transaction that holds SQLite's write lock from its start, so that a look counts."""
@@ -161,11 +192,14 @@ class SQLiteBackend:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise StoreBusy(
-                    f"Another process has been writing to '{self._path}' for too long; try again"
-                ) from error
+            if _is_busy(error):
+                raise self._busy() from error
             raise
+
+    def _busy(self) -> StoreBusy:
+        return StoreBusy(
+            f"Another process has been writing to '{self._path}' for too long; try again"
+        )
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
@@ -194,6 +228,32 @@ class SQLiteBackend:
         return sqlite3.connect(
             self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
         )
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return _primary_code(error) in _BUSY
+
+
+def _primary_code(error: Exception) -> int:
+    """SQLite's code without the detail in its upper bits; 0 for an error that is not SQLite's."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def _unusable(path: Path, error: Exception) -> StoreUrlInvalid | RepositoryCorrupt:
+    code = _primary_code(error)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return RepositoryCorrupt(
+            f"The SQLite database '{path}' is damaged; restore it from a backup ({error})"
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreUrlInvalid(
+            f"'{path}' is not a SQLite database, or not any more; name another file, or restore it"
+        )
+    return StoreUrlInvalid(
+        f"Cannot open a SQLite store in {str(path)!r} ({error}); name a file that this process may"
+        " create or write to, in a directory where it may do so too"
+    )
 
 
 def _swap(db: sqlite3.Connection, repo: str, swap: RefSwap) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from morag.persist.objects import Commit, Index, IndexSegments, Value
+from morag.persist.objects import Commit, Index, IndexSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from morag.persist.objects import Obj
 
 _OVERHEAD_BYTES: Final = 600  # What an object costs beside its data: structs, ids, the entry here.
-_STRIPE_BYTES: Final = 400
 _DECODED: Final = 3  # A decoded index takes about three times the bytes it was decoded from.
 
 
@@ -41,8 +40,8 @@ class ObjectCache:
             self._objs.move_to_end(id)
         return entry[0]
 
-    def put(self, obj: Obj) -> None:
-        weight = weight_bytes(obj)
+    def put(self, obj: Obj, stored_bytes: int) -> None:
+        weight = weight_bytes(obj, stored_bytes)
         if weight > self.max_bytes:
             return
         with self._lock:
@@ -70,17 +69,19 @@ class ObjectCache:
         return len(self._objs)
 
 
-def weight_bytes(obj: Obj) -> int:
-    """What the object takes in memory, with the decoded form that it will carry before long."""
+def weight_bytes(obj: Obj, stored_bytes: int) -> int:
+    """What the object takes in memory, with the decoded form that it will carry before long.
+
+    Beside its fields, which are about its stored bytes, a commit has the lists of its incremental
+    index; the entries in them are shared with its neighbours. An index is nothing but its decoded
+    form. A stripe list keeps both, and the pieces it will be encoded from next time.
+    """
     match obj:
         case Commit():
-            # The entries of successive incremental indexes are shared; their lists are not.
-            return _OVERHEAD_BYTES + 2 * len(obj.incremental) + _STRIPE_BYTES * len(obj.stripes)
+            return _OVERHEAD_BYTES + stored_bytes + len(obj.incremental)
         case Index():
-            return _OVERHEAD_BYTES + _DECODED * obj.size_bytes
+            return _OVERHEAD_BYTES + _DECODED * stored_bytes
         case IndexSegments():
-            return _OVERHEAD_BYTES + 2 * _DECODED * len(obj.encoded)
-        case Value():
-            return _OVERHEAD_BYTES + len(obj.data)
+            return _OVERHEAD_BYTES + 2 * _DECODED * stored_bytes
         case _:
-            return _OVERHEAD_BYTES
+            return _OVERHEAD_BYTES + stored_bytes

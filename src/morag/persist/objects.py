@@ -130,20 +130,20 @@ class Index:
     fills a cache.
     """
 
-    __slots__ = ("_decoded", "_encoded", "id", "size_bytes")
+    __slots__ = ("_decoded", "_encoded", "id")
 
     kind_letter: ClassVar[str] = "i"
 
     def __init__(self, encoded: bytes, decoded: Serializable | None = None) -> None:
         self.id = ids.index_id(encoded)
-        self.size_bytes = len(encoded)
         self._encoded: bytes | None = encoded
         self._decoded = decoded
 
     @property
     def encoded(self) -> bytes:
-        if self._encoded is not None:
-            return self._encoded
+        encoded = self._encoded
+        if encoded is not None:
+            return encoded
         assert self._decoded is not None, "one of the two forms is always there"
         return self._decoded.serialize()
 

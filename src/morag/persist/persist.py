@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from morag.backend.base import AppliesAtOnce, KeepsRefLog, PreviousPointer, RefSwap
+from morag.backend.base import (
+    UNIQUE_KIND,
+    AppliesAtOnce,
+    KeepsRefLog,
+    PreviousPointer,
+    RefSwap,
+)
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.persist.cache import ObjectCache
 from morag.persist.codec import decode, encode
-from morag.persist.objects import Commit, Index, IndexSegments, Unique
+from morag.persist.objects import Commit, Index, IndexSegments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,7 +91,7 @@ class Persist:
                 raise ObjectMissing(lost)
             for id, row in rows.items():
                 obj = found[id] = decode(row)
-                self._cache.put(obj)
+                self._cache.put(obj, len(row.data))
         return [_typed(kind, id, found[id]) for id in ids]
 
     def fetch_any(self, id: ObjId) -> Obj:
@@ -96,7 +102,7 @@ class Persist:
             if id not in rows:
                 raise ObjectMissing([id])
             obj = decode(rows[id])
-            self._cache.put(obj)
+            self._cache.put(obj, len(rows[id].data))
         return obj
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
@@ -105,21 +111,38 @@ class Persist:
 
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
         """Make the objects durable; return the ids that were new."""
-        rows = self._rows(objs)
-        return self._backend.insert_rows(self._repo, rows)
+        return self._backend.insert_rows(self._repo, self.encoded(objs))
+
+    def encoded(self, objs: Iterable[Obj]) -> list[Row]:
+        """The objects as rows. Refuses one that is larger than the store allows."""
+        now, limit = self.now_micros(), self.settings.max_object_bytes
+        rows = [encode(obj, now) for obj in objs]
+        for row in rows:
+            if len(row.data) > limit:
+                raise BadRequest(
+                    f"An object of {len(row.data)} bytes is larger than the store allows "
+                    f"({limit}); split the commit into smaller ones"
+                )
+        return rows
 
     def publish(
-        self, objs: Sequence[Obj], ref: Ref, pointer: ObjId, log: Sequence[LogRow] = ()
+        self,
+        objs: Sequence[Obj],
+        ref: Ref,
+        pointer: ObjId,
+        log: Sequence[LogRow] = (),
+        rows: Sequence[Row] | None = None,
     ) -> Ref | None:
         """Store the objects, then move `ref` to `pointer`. None if the ref is elsewhere by now.
 
-        Raises `UniqueTaken` if a Unique among the objects was claimed before; then nothing that
-        anybody could see has changed.
+        `rows` are the objects encoded, where the caller has them at hand. Raises `UniqueTaken` if
+        a unique value among them was claimed before; then nothing that anybody could see has
+        changed.
         """
+        rows = self.encoded(objs) if rows is None else rows
         moved = self.moved(ref, pointer)
         swap = RefSwap(ref.name, ref, moved)
-        rows = self._rows(objs)
-        uniques = frozenset(obj.id for obj in objs if type(obj) is Unique)
+        uniques = frozenset(row.id for row in rows if row.kind == UNIQUE_KIND)
         if self._apply is not None:
             applied = self._apply(self._repo, rows, swap, log)
             if not applied.swapped:
@@ -130,11 +153,12 @@ class Persist:
             if not self._backend.swap_ref(self._repo, swap):
                 return None
             self.append_log(log)
+        stored_bytes = {row.id: len(row.data) for row in rows}
         for obj in objs:
             # What the next commit needs. Values are for readers, who come later if at all, and a
             # large commit's values would push out the indexes.
             if type(obj) in _KEPT:
-                self._cache.put(obj)
+                self._cache.put(obj, stored_bytes[obj.id])
             if type(obj) is Index:
                 obj.settle()
         return moved
@@ -162,18 +186,6 @@ class Persist:
         """The same repository with nothing remembered yet: for those who check what is stored."""
         cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
         return Persist(self._backend, cache, self.settings, self.clock_nanos)
-
-    def _rows(self, objs: Iterable[Obj]) -> list[Row]:
-        now = self.now_micros()
-        rows = [encode(obj, now) for obj in objs]
-        limit = self.settings.max_object_bytes
-        for row in rows:
-            if len(row.data) > limit:
-                raise BadRequest(
-                    f"An object of {len(row.data)} bytes is larger than the store allows "
-                    f"({limit}); split the commit into smaller ones"
-                )
-        return rows
 
     # References
 

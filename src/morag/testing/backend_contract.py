@@ -7,8 +7,11 @@ A backend's test is a class: the contracts of what it can do, and a `backend` fi
 
 from __future__ import annotations
 
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import count as count_up
 from threading import Barrier
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -36,6 +39,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 THREADS = 8
+RACE_SECONDS = 0.3
 FIELDS = {"c": 2, "r": 3, "v": 4, "I": 5, "i": 6, "s": 7, "t": 8, UNIQUE_KIND: 10}
 
 
@@ -489,6 +493,31 @@ class AppliesAtOnceContract:
         assert [each.swapped for each in applied].count(True) == 1
         assert len(backend.read_refs("r", [ref.name for ref in refs])) == 1
 
+    def test_who_sees_the_ref_finds_the_rows(self, backend: AppliesAtOnceBackend) -> None:
+        end = time.monotonic() + RACE_SECONDS
+
+        def write() -> None:
+            at: Ref | None = None
+            for n in count_up():
+                if time.monotonic() > end:
+                    return
+                rows = [a_row((n, part)) for part in range(20)]
+                new = replace(MAIN, pointer=rows[-1].id)
+                assert backend.apply("r", rows, RefSwap(MAIN.name, at, new)).swapped
+                at = new
+
+        def look() -> None:
+            while time.monotonic() < end:
+                for ref in backend.read_refs("r", [MAIN.name]).values():
+                    assert backend.read_rows("r", [ref.pointer]), "the ref points nowhere"
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            at_once(lambda do: do(), [write, look, look])
+        finally:
+            sys.setswitchinterval(interval)
+
     def test_apply_takes_many_and_big_rows(self, backend: AppliesAtOnceBackend) -> None:
         rows = [a_row(n) for n in range(3000)]
         rows.append(a_row("big", "s", size_bytes=1 << 20))
@@ -519,6 +548,12 @@ class RefLogContract:
         assert backend.read_log("r", line(7).key + b"\0", 1) == [line(7)]
         assert backend.read_log("r", line(0).key, 10) == []
         assert backend.read_log("r", None, 0) == []
+
+    def test_no_limit_is_too_big(self, backend: RefLogBackend) -> None:
+        backend.append_log("r", [line(1), line(2)])
+        for limit in (2**31, 2**63 - 1, 2**63, 2**70):
+            assert backend.read_log("r", None, limit) == [line(2), line(1)]
+            assert backend.read_log("r", line(2).key, limit) == [line(1)]
 
     def test_lines_sort_by_key_whenever_they_come(self, backend: RefLogBackend) -> None:
         for n in (3, 1, 4, 0, 2):

@@ -74,6 +74,7 @@ class CommitRequest:
         self._expected = expected
         self._new_uuid = new_uuid
         self._operations = [(store_key(op.key), op) for op in checked(operations)]
+        self.operations = len(operations)
         self._made_ids: dict[ContentKey, bytes] = {}
 
     def attempt(self, head: Commit | None) -> Attempt:

@@ -12,23 +12,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from morag.backend.base import UNIQUE_KIND
 from morag.errors import ReferenceNotFound, RetriesExhausted, ServiceUnavailable, StoreBusy
 from morag.logic import history
 from morag.model.names import full_name
-from morag.persist.objects import Commit, Obj, Unique
+from morag.persist.objects import Commit, Obj
 from morag.persist.persist import UniqueTaken
 
 if TYPE_CHECKING:
-    from morag.backend.base import ObjId, Ref
+    from morag.backend.base import ObjId, Ref, Row
     from morag.logic.references import References
     from morag.logic.reflog import RefLog, RefOperation
     from morag.logic.retry import Retries
     from morag.persist.persist import Persist
+
+_MOST_OPERATIONS: Final = 20_000  # In one batch, unless a single request has more.
 
 
 class Attempt(Struct, frozen=True):
@@ -51,6 +54,11 @@ class Request(Protocol):
     @property
     def shares_batch(self) -> bool:
         """Whether it may move the reference together with its neighbours, as one move."""
+        ...
+
+    @property
+    def operations(self) -> int:
+        """How much work it is, about: a batch must fit into memory."""
         ...
 
     def attempt(self, head: Commit | None) -> Attempt: ...
@@ -125,23 +133,33 @@ class Lane:
             return idle
 
     def drive(self, until: Ticket) -> None:
-        """Carry out batches until the given ticket is done, then hand over to the next in line."""
-        while not until.done:
+        """Carry out batches until the given ticket is done, then hand over to the next in line.
+
+        Whatever ends it, Ctrl-C included: nobody is left waiting for a driver that is gone.
+        """
+        try:
+            while not until.done:
+                self._carry_out_batch()
+        finally:
             with self._lock:
-                batch = self._next_batch()
-            try:
-                self._writer.write(self._branch, batch)
-            except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
-                for ticket in batch:
-                    ticket.fail(failure)
-            except BaseException as interrupt:  # noqa: BLE001 - meant for the driver alone.
-                for ticket in batch:
-                    ticket.fail(interrupt if ticket is until else _driver_interrupted())
+                if until in self._waiting:
+                    self._waiting.remove(until)
+                self._hand_over()
+
+    def _carry_out_batch(self) -> None:
+        batch: list[Ticket] = []
+        try:
+            with self._lock:
+                self._take_batch(batch)
+            self._writer.write(self._branch, batch)
+        except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
             for ticket in batch:
-                if ticket is not until:
-                    ticket.wake()
-        with self._lock:
-            self._hand_over()
+                ticket.fail(failure)
+        finally:
+            for ticket in batch:
+                if not ticket.done:
+                    ticket.fail(_driver_interrupted())
+                ticket.wake()
 
     def _hand_over(self) -> None:
         """Let the next in line drive, if there is one. Call it with the lock."""
@@ -158,16 +176,19 @@ class Lane:
                 if ticket.drives:
                     self._hand_over()
 
-    def _next_batch(self) -> list[Ticket]:
-        batch = [self._waiting.popleft()]
-        while (
-            self._waiting
-            and len(batch) < self._batch
-            and batch[0].request.shares_batch
-            and self._waiting[0].request.shares_batch
-        ):
+    def _take_batch(self, batch: list[Ticket]) -> None:
+        """Move the first that wait into the batch, as far as they may be written together."""
+        operations = 0
+        while self._waiting and len(batch) < self._batch:
+            request = self._waiting[0].request
+            operations += request.operations
+            if batch and not (
+                request.shares_batch
+                and batch[0].request.shares_batch
+                and operations <= _MOST_OPERATIONS
+            ):
+                return
             batch.append(self._waiting.popleft())
-        return batch
 
 
 def _driver_interrupted() -> ServiceUnavailable:
@@ -219,12 +240,14 @@ class BatchWriter:
         head = history.head_commit(self._persist, ref.pointer)
         outcomes = []
         objects: list[Obj] = []
+        rows: list[Row] = []
         commits: list[Commit] = []
         try:
             for ticket in batch:
                 try:
                     attempt = ticket.request.attempt(head)
-                except Exception as failure:  # noqa: BLE001 - likewise.
+                    new = self._persist.encoded(attempt.objects)
+                except Exception as failure:  # noqa: BLE001 - it fails this ticket alone.
                     outcomes.append((ticket, failure))
                     continue
                 outcomes.append((ticket, attempt))
@@ -232,11 +255,12 @@ class BatchWriter:
                     # The next request builds on this commit, which nobody else can read yet.
                     self._persist.stage(attempt.objects)
                     objects += attempt.objects
+                    rows += new
                     commits += attempt.commits
                     head = attempt.commits[-1]
             if commits:
                 tries.unsettled.append((commits[-1], outcomes))
-                if not self._publish(ref, batch, commits, objects, tries):
+                if not self._publish(ref, batch, commits, objects, rows, tries):
                     return False
         finally:
             self._persist.unstage(objects)
@@ -248,16 +272,17 @@ class BatchWriter:
         ref: Ref,
         batch: Sequence[Ticket],
         commits: Sequence[Commit],
-        objects: list[Obj],
+        objects: Sequence[Obj],
+        rows: Sequence[Row],
         tries: _Tries,
     ) -> bool:
-        objects = self._without_own_claims(objects, tries)
+        rows = self._without_own_claims(rows, tries)
         last = commits[-1]
         who = ", ".join(dict.fromkeys(t.request.who for t in batch if t.request.who))
         operation = batch[0].request.operation
         line = self._ref_log.line(ref.name, operation, ref.pointer, last.id, who, len(commits))
         try:
-            if self._persist.publish(objects, ref, last.id, [line]) is not None:
+            if self._persist.publish(objects, ref, last.id, [line], rows) is not None:
                 return True
         except UniqueTaken:
             raise
@@ -273,13 +298,13 @@ class BatchWriter:
         now = self._persist.ref(name)
         return now is not None and history.was_published(self._persist, commit, now.pointer)
 
-    def _without_own_claims(self, objects: list[Obj], tries: _Tries) -> list[Obj]:
+    def _without_own_claims(self, rows: Sequence[Row], tries: _Tries) -> Sequence[Row]:
         """A claim that an earlier try of ours has stored must not stand in our way now."""
-        claims = {obj.id for obj in objects if type(obj) is Unique}
+        claims = {row.id for row in rows if row.kind == UNIQUE_KIND}
         own = claims & tries.claims
         tries.claims |= claims
         stored = self._persist.find(list(own)) if own else {}
-        return [obj for obj in objects if obj.id not in stored] if stored else objects
+        return [row for row in rows if row.id not in stored] if stored else rows
 
 
 _Outcomes: TypeAlias = list[tuple[Ticket, Attempt | Exception]]

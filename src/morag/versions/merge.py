@@ -38,6 +38,7 @@ class MergeRequest:
 
     operation: ClassVar = RefOperation.MERGE
     shares_batch: ClassVar = False
+    operations: ClassVar = 1  # It has a batch to itself.
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ class TransplantRequest:
 
     operation: ClassVar = RefOperation.TRANSPLANT
     shares_batch: ClassVar = False
+    operations: ClassVar = 1  # It has a batch to itself.
 
     def __init__(
         self,
