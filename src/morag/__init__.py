@@ -8,11 +8,21 @@ ARCHITECTURE.md shows the house; `versions/repository.py` is its front door.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from msgspec.structs import replace as replace
 
 from morag.backend.urls import open_backend
 from morag.config import Settings
-from morag.errors import MoragError
+from morag.errors import (
+    BadRequest,
+    ContentNotFound,
+    MoragError,
+    ReferenceAlreadyExists,
+    ReferenceConflict,
+    ReferenceNotFound,
+    RepositoryCorrupt,
+    ServiceUnavailable,
+)
+from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, Namespace
 from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior, MergeKey
@@ -22,10 +32,14 @@ from morag.model.references import TagNote
 from morag.versions.repository import Repository
 from morag.versions.world import World
 
-__all__ = [
+__all__ = [  # Not `open`, which a star import would put in place of Python's own.
     "UDF",
+    "BadRequest",
     "CommitMeta",
+    "Conflict",
+    "ConflictType",
     "ContentKey",
+    "ContentNotFound",
     "Delete",
     "DeltaLakeTable",
     "IcebergTable",
@@ -35,12 +49,15 @@ __all__ = [
     "MoragError",
     "Namespace",
     "Put",
+    "ReferenceAlreadyExists",
+    "ReferenceConflict",
+    "ReferenceNotFound",
     "Repository",
+    "RepositoryCorrupt",
+    "ServiceUnavailable",
     "Settings",
     "TagNote",
     "Unchanged",
-    "open",
-    "replace",
 ]
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
+
+from morag.errors import BadRequest
+from morag.model.keys import check_unicode
+from morag.model.names import check_new_reference_name
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -14,27 +20,92 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     repository_id: str = ""
+    """Which of the repositories in the store; those with other ids are out of sight."""
     default_branch: str = "main"
+    """The branch that a new repository starts with, and that cannot be deleted."""
 
     namespace_validation: bool = True
+    """Whether a key needs its namespace, and a namespace stays as long as it holds keys."""
 
     parents_per_commit: int = 20
+    """How many ancestors a commit names; more make walks along the history skip more."""
     max_incremental_index_bytes: int = 6 * 1024
+    """From which size on the index inside a commit spills into stripes."""
     min_index_segment_bytes: int = 2 * 1024
+    """The smallest size that stripes aim at."""
     max_index_segment_bytes: int = 64 * 1024
+    """Twice the largest size that stripes aim at."""
     max_inlined_stripes: int = 4
+    """How many stripes a commit lists itself, before the list becomes an object of its own."""
     max_object_bytes: int = 16 * 1024 * 1024
+    """The largest object that is stored; a commit that needs a larger one is refused."""
 
     cache_bytes: int = 256 * 1024 * 1024
+    """How much memory the cache of stored objects may take; 0 keeps nothing."""
 
     previous_heads_count: int = 20
+    """How many former heads a reference remembers, at the most."""
     previous_heads_seconds: int = 300
+    """For how long a reference remembers them."""
 
     commit_timeout_ms: int = 5_000
+    """After which time a change that keeps losing against others gives up."""
     commit_retries: int | None = None
+    """After how many retries it gives up; None sets no number."""
     retry_sleep_lower_ms: int = 5
+    """The shortest pause before the first retry; it doubles with each one."""
     retry_sleep_upper_ms: int = 25
+    """The longest pause before the first retry; it doubles with each one."""
     retry_sleep_max_ms: int = 250
+    """What neither pause grows beyond."""
 
     lane_batch: int = 256
     """How many waiting commits of one branch are written at once, at the most."""
+
+    def __post_init__(self) -> None:
+        check_unicode("Setting repository_id", self.repository_id)
+        try:
+            check_new_reference_name(self.default_branch)
+        except BadRequest as reason:
+            raise BadRequest(f"Setting default_branch: {reason}") from None
+        if not isinstance(self.namespace_validation, bool):
+            raise BadRequest("Setting namespace_validation must be True or False")
+        for name, least in _LEAST.items():
+            if name != "commit_retries" or self.commit_retries is not None:
+                _check_number(name, getattr(self, name), least)
+        for small, large, factor in _ORDER:
+            if factor * getattr(self, small) > getattr(self, large):
+                least = factor * getattr(self, small)
+                twice = "twice " if factor == 2 else ""
+                raise BadRequest(
+                    f"Setting {large} must be at least {least}, which is {twice}{small}"
+                )
+
+
+_LEAST: Final = {
+    "parents_per_commit": 1,
+    "max_incremental_index_bytes": 1,
+    "min_index_segment_bytes": 1,
+    "max_index_segment_bytes": 2,
+    "max_inlined_stripes": 0,
+    "max_object_bytes": 1,
+    "cache_bytes": 0,
+    "previous_heads_count": 0,
+    "previous_heads_seconds": 0,
+    "commit_timeout_ms": 0,
+    "commit_retries": 0,
+    "retry_sleep_lower_ms": 0,
+    "retry_sleep_upper_ms": 0,
+    "retry_sleep_max_ms": 0,
+    "lane_batch": 1,
+}
+_ORDER: Final = (
+    ("min_index_segment_bytes", "max_index_segment_bytes", 2),
+    ("retry_sleep_lower_ms", "retry_sleep_upper_ms", 1),
+    ("retry_sleep_upper_ms", "retry_sleep_max_ms", 1),
+)
+
+
+def _check_number(name: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise BadRequest(f"Setting {name} must be a whole number from {least} on, not {value!r}")

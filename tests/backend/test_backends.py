@@ -6,18 +6,27 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
-from rocksdict import Options, Rdict
+from rocksdict import Options, Rdict, WriteBatch
 
 from morag.backend.base import LogRow, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
 from morag.backend.rocksdb import RocksDBBackend
 from morag.backend.sqlite import SQLiteBackend
-from morag.errors import BadRequest, StoreLocked, StoreUrlInvalid
+from morag.config import Settings
+from morag.errors import (
+    BadRequest,
+    RepositoryCorrupt,
+    ServiceUnavailable,
+    StoreBusy,
+    StoreLocked,
+    StoreUrlInvalid,
+)
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
@@ -34,13 +43,20 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
+from morag.versions.repository import Repository
+from morag.versions.world import World
 from morag.wire import bytes_field, int_field, text_field
+from tests.safety.sound import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from morag.testing.backend_contract import FullBackend
+
+
+NO_PLACES = ("file/below", "nul\0byte", "long" * 100)
+"""Below a directory with a file named `file`."""
 
 
 class TestMemory(BackendContract, AppliesWithLogContract):
@@ -180,6 +196,60 @@ except StoreLocked as error:
         with pytest.raises(StoreUrlInvalid, match="not a directory"):
             RocksDBBackend(tmp_path / "file")
 
+    @pytest.mark.parametrize("place", NO_PLACES)
+    def test_a_place_where_nothing_can_be_is_refused(self, place: str, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        path = tmp_path / place
+        with pytest.raises(StoreUrlInvalid, match="directory") as error:
+            RocksDBBackend(path)
+        assert repr(str(path))[1:-1] in str(error.value)
+
+    def test_a_directory_without_permission_is_refused(self, tmp_path: Path) -> None:
+        """As if: root may everything. What is in the way of the lock file does as well."""
+        (tmp_path / "LOCK").mkdir()
+        with pytest.raises(StoreUrlInvalid, match="may create or write") as error:
+            RocksDBBackend(tmp_path)
+        assert str(tmp_path) in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("pattern", "damage"),
+        [
+            ("CURRENT", b"rubbish"),
+            ("CURRENT", b"MANIFEST-999999\n"),
+            ("MANIFEST*", b"rubbish"),
+            ("MANIFEST*", None),
+            ("CURRENT", None),
+            ("*.sst", b"rubbish"),
+            ("*.sst", None),
+        ],
+    )
+    def test_damage_is_told_with_the_path(
+        self, pattern: str, damage: bytes | None, tmp_path: Path
+    ) -> None:
+        backend = RocksDBBackend(tmp_path)
+        create(backend, MAIN)
+        backend.close()
+        for path in tmp_path.glob(pattern):
+            if damage is None:
+                path.unlink()
+            else:
+                path.write_bytes(damage)
+        with pytest.raises(RepositoryCorrupt, match="backup") as error:
+            RocksDBBackend(tmp_path)
+        assert str(tmp_path) in str(error.value)
+
+    def test_a_damaged_ref_is_told_by_its_name(self, tmp_path: Path) -> None:
+        backend = RocksDBBackend(tmp_path)
+        backend._refs[b"r:" + MAIN.name.encode()] = b"\x0a\x09cut"
+        for work in (
+            lambda: backend.read_refs("r", [MAIN.name]),
+            lambda: move(backend, MAIN, MOVED),
+            lambda: backend.erase("r"),
+        ):
+            with pytest.raises(RepositoryCorrupt, match=MAIN.name):
+                work()
+        backend.close()
+
     def test_what_returned_survives_a_process_that_dies(self, tmp_path: Path) -> None:
         run(f"""
 import os
@@ -197,19 +267,26 @@ os._exit(0)
 
 
 class SlowDisk:
-    """A RocksDB whose syncs wait until the test lets them go, and fail after the first if asked."""
+    """A RocksDB whose syncs wait until the test lets them go, and fail if asked."""
 
     def __init__(self, db: Rdict) -> None:
         self._db = db
         self.syncing, self.go = threading.Event(), threading.Event()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
+        self.write_error: Exception | None = None
+        self.fail_at = 2
         self.syncs = 0
+
+    def write(self, batch: WriteBatch) -> None:
+        if self.write_error is not None:
+            raise self.write_error
+        self._db.write(batch)
 
     def flush_wal(self, sync: bool) -> None:
         self.syncs += 1
         self.syncing.set()
         assert self.go.wait(timeout=30)
-        if self.error is not None and self.syncs > 1:
+        if self.error is not None and self.syncs >= self.fail_at:
             raise self.error
         self._db.flush_wal(sync)
 
@@ -296,11 +373,83 @@ class TestRocksDBSync:
         disk.go.set()
         assert first.result(timeout=30)
         for each in failing:
-            with pytest.raises(OSError, match="no space left"):
+            with pytest.raises(ServiceUnavailable, match="no space left"):
                 each.result(timeout=30)
         disk.error = None
-        with pytest.raises(OSError, match="no space left"):
-            backend.insert_rows("r", [a_row(1)])
+        for write in (
+            lambda: backend.insert_rows("r", [a_row(1)]),
+            lambda: backend.append_log("r", [line(1)]),
+            lambda: backend.swap_row("r", a_row(2), None),
+            lambda: move(backend, MAIN, MOVED),
+            lambda: create(backend, Ref("0", an_id(0))),
+        ):
+            with pytest.raises(ServiceUnavailable, match="reopen"):
+                write()
+
+    def test_a_ref_whose_sync_failed_shows_what_is_durable(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        disk.fail_at, disk.error = 1, OSError("no space left")
+        moving = pool.submit(move, backend, MAIN, MOVED)
+        assert disk.syncing.wait(timeout=30)
+        waiting = [pool.submit(move, backend, ref, None) for ref in (MAIN, MOVED)]
+        disk.go.set()
+        for each in (moving, *waiting):
+            with pytest.raises(ServiceUnavailable, match="no space left"):
+                each.result(timeout=30)
+        assert read(backend, MAIN.name) == MAIN
+        disk.error = None
+        for ref in (MAIN, MOVED):
+            with pytest.raises(ServiceUnavailable):
+                move(backend, ref, None)
+        assert read(backend, MAIN.name) == MAIN
+        pool.submit(backend.close).result(timeout=30)
+
+    def test_a_ref_whose_write_failed_can_be_moved_later(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        disk.go.set()
+        disk.write_error = OSError("not now")
+        with pytest.raises(OSError, match="not now"):
+            move(backend, MAIN, MOVED)
+        assert read(backend, MAIN.name) == MAIN
+        disk.write_error = None
+        assert pool.submit(move, backend, MAIN, MOVED).result(timeout=30)
+        assert read(backend, MAIN.name) == MOVED
+        disk.write_error = OSError("not now")
+        with pytest.raises(OSError, match="not now"):
+            backend.append_log("r", [line(1)])
+        pool.submit(backend.close).result(timeout=30)
+
+    def test_a_sync_that_was_interrupted_is_not_taken_for_done(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        disk.go.set()
+        disk.fail_at, disk.error = 1, KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            move(backend, MAIN, MOVED)
+        assert read(backend, MAIN.name) == MAIN
+        disk.error = None
+        again = replace(MOVED, deleted=True)
+        assert pool.submit(move, backend, MOVED, again).result(timeout=30)
+        assert disk.syncs == 3, "one for the move that was interrupted, one for this"
+        assert read(backend, MAIN.name) == again
+
+    def test_a_commit_whose_sync_failed_is_not_acknowledged(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        backend = RocksDBBackend(tmp_path / "repo")
+        repo = Repository(backend, Settings(), World())
+        before = repo.commit("main", [put("good")], "good").hash
+        disk = SlowDisk(backend._db)
+        disk.go.set()
+        disk.fail_at, disk.error = 1, OSError("no space left")
+        monkeypatch.setattr(backend, "_db", disk)
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailable, match="reopen"):
+                repo.commit("main", [put("lost")], "lost")
+            assert repo.references.get("main").hash == before
+        repo.close()
 
     def test_closing_waits_for_those_who_write(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
@@ -423,6 +572,68 @@ backend.close()
     def test_a_missing_directory_is_made(self, tmp_path: Path) -> None:
         SQLiteBackend(tmp_path / "a" / "b" / "morag.db").close()
         assert (tmp_path / "a" / "b" / "morag.db").exists()
+
+    def test_processes_that_open_one_new_file_at_once_all_get_it(self, tmp_path: Path) -> None:
+        code = f"""
+import time
+from morag.backend.sqlite import SQLiteBackend
+for round in range(25):
+    # Everybody meets at the same moment of the clock.
+    time.sleep(max(0, {time.time() + 2!r} + round * 0.05 - time.time()))
+    SQLiteBackend(f"{tmp_path}/{{round}}.db").close()
+"""
+        assert at_once(run, [code] * 6) == [""] * 6
+
+    def test_who_waits_too_long_to_open_is_told_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("morag.backend.sqlite.BUSY_SECONDS", 0.2)
+        other = sqlite3.connect(tmp_path / "morag.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreBusy, match=r"morag\.db"):
+            SQLiteBackend(tmp_path / "morag.db")
+        other.execute("ROLLBACK")
+        other.close()
+        SQLiteBackend(tmp_path / "morag.db").close()
+
+    @pytest.mark.parametrize("place", NO_PLACES)
+    def test_a_place_where_nothing_can_be_is_refused(self, place: str, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        path = tmp_path / place
+        with pytest.raises(StoreUrlInvalid, match="name a file") as error:
+            SQLiteBackend(path)
+        assert repr(str(path))[1:-1] in str(error.value)
+
+    def test_a_place_where_no_file_can_be_made_is_refused(self) -> None:
+        with pytest.raises(StoreUrlInvalid, match=r"'/proc/morag.db'.*may create or write"):
+            SQLiteBackend("/proc/morag.db")
+
+    @pytest.mark.parametrize("content", [b"short", b"This is a letter. " * 1000])
+    def test_a_file_that_is_no_database_is_refused_and_kept(
+        self, content: bytes, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "letter.txt"
+        path.write_bytes(content)
+        with pytest.raises(StoreUrlInvalid, match=r"letter.txt.*name another file"):
+            SQLiteBackend(path)
+        assert path.read_bytes() == content
+
+    def test_damage_is_told_with_the_path(self, tmp_path: Path) -> None:
+        path = tmp_path / "morag.db"
+        SQLiteBackend(path).close()
+        path.write_bytes(path.read_bytes()[:100] + b"x" * 4000)
+        with pytest.raises(RepositoryCorrupt, match=r"morag.db.*backup"):
+            SQLiteBackend(path)
+
+    @pytest.mark.parametrize("column", ["pointer = NULL", "prev_ptr = x'0901'"])
+    def test_a_damaged_ref_is_told_by_its_name(self, column: str, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        create(backend, MAIN)
+        with backend._write() as db:
+            db.execute(f"UPDATE refs2 SET {column}")
+        with pytest.raises(RepositoryCorrupt, match=MAIN.name):
+            backend.read_refs("r", [MAIN.name])
+        backend.close()
 
     def test_a_directory_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(StoreUrlInvalid, match="is a directory"):

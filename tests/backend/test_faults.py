@@ -216,7 +216,7 @@ class TestFaults:
         for method, faults in POSSIBLE.items():
             for fault in faults:
                 backend = FaultyBackend(MemoryBackend(), Script({(method, 1): fault}))
-                if fault in (Fault.DELAY, Fault.STALE):
+                if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER):
                     calls[method](backend)
                 else:
                     with pytest.raises(InjectedFault):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,34 @@ def test_a_fresh_time_changes_nothing_else() -> None:
 def test_a_damaged_object_is_reported_with_its_id(cut: bytes) -> None:
     with pytest.raises(RepositoryCorrupt, match="6964"):
         decode_row(ObjId(b"id"), cut)
+
+
+WHOLE = encode_ref(Ref("main", an_id(1), True, 5, an_id(2), PREVIOUS))
+COLUMN = encode_previous(PREVIOUS) or b""
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"\x0a", b"\x0a\x05ab", b"\x0a\x01\xff\x12\x01p", b"\x0b", b"\xff" * 12, WHOLE[:-1]],
+)
+def test_a_damaged_ref_is_reported_with_its_name(damage: bytes) -> None:
+    with pytest.raises(RepositoryCorrupt, match="'main'"):
+        decode_ref(damage, "main")
+    with pytest.raises(RepositoryCorrupt, match="A stored reference"):
+        decode_ref(damage)
+
+
+@pytest.mark.parametrize("damage", [b"\x05", b"\x05ab", b"\x01\x0a", b"\xff" * 12, COLUMN[:-1]])
+def test_a_damaged_column_is_reported_with_the_name_of_its_ref(damage: bytes) -> None:
+    with pytest.raises(RepositoryCorrupt, match="'main'"):
+        decode_previous(damage, "main")
+
+
+@given(st.binary(max_size=60) | st.integers(0, len(WHOLE)).map(lambda size: WHOLE[:size]))
+def test_whatever_is_stored_decodes_or_is_reported(data: bytes) -> None:
+    for decode in (decode_ref, decode_previous):
+        with suppress(RepositoryCorrupt):
+            decode(data)
 
 
 def test_an_object_of_an_unknown_shape_is_reported() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,55 @@ def test_passwords_are_masked() -> None:
     assert str(StoreUrl.parse(secret)) == masked(secret)
     assert masked("postgresql://host:5432/db") == "postgresql://host:5432/db"
     assert masked("rocksdb:./data") == "rocksdb:./data"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:SECRET@host/db",
+        "postgresql://user:SEC@RET@host/db",
+        "postgresql://user:SEC/RET@host/db",
+        "postgresql://user:SEC?RET@host/db",
+        "postgresql://user:SEC:RET@host/db",
+        "postgresql://user:SEC#\nRET@host/db",
+        "postgresql://me@corp:SECRET@host/db",
+        "postgresql://:SECRET@host/db",
+        "postgresql://host/db?password=SECRET",
+        "postgresql://host/db?user=me&password=SEC@RET&sync=on",
+        "postgresql://user:SEC@RET@host/db?password=SEC@RET",
+        "postgresql://host/db?Password=SECRET",
+        "postgresql://host/db?sslpassword=SECRET",
+        "postgresql://host/db?passwd=SEC RET",
+        "postgresql://host/db?pwd=SECRET",
+        "dynamodb:table?access_key=SECRET",
+        "dynamodb:table?session_token=SECRET&x=y",
+        "dynamodb:table?token=SEC=RET",
+        "dynamodb:table?secret=SECRET",
+        "dynamodb:table?secret-access-key=SECRET",
+        "dynamodb:table?credentials=SECRET",
+    ],
+)
+def test_no_part_of_a_secret_is_shown(url: str) -> None:
+    hidden = masked(url)
+    assert "***" in hidden
+    assert not re.search("SEC|RET", hidden)
+    assert hidden.startswith(url.partition(":")[0])
+    assert masked(hidden) == hidden
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    for url in (
+        "postgresql://user@host:5432/db?keyspace=a&sync=on",
+        "sqlite:./me@home/morag.db?sync=off",
+        "memory:",
+    ):
+        assert masked(url) == url
+
+
+def test_an_error_tells_no_secret() -> None:
+    with pytest.raises(StoreUrlInvalid) as raised:
+        open_backend("memory:?password=SECRET")
+    assert "SECRET" not in str(raised.value)
 
 
 @pytest.mark.parametrize("scheme", ["memory", "rocksdb", "sqlite"])

@@ -17,7 +17,7 @@ from morag.backend.memory import MemoryBackend
 from morag.config import Settings
 from morag.index.diff import diff
 from morag.index.directory import segment_of
-from morag.index.keys import ALL, KeyRange, store_key
+from morag.index.keys import ALL, KeyRange, content_key, store_key
 from morag.index.layered import CommitIndex, index_of
 from morag.index.ops import ADD, INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, with_action
 from morag.index.spill import grown_index
@@ -120,6 +120,13 @@ def stripe_keys(history: History) -> list[list[bytes]]:
     """The keys of each stripe."""
     ids = [stripe.segment for stripe in history.index.directory.stripes]
     return [segment_of(index).keys for index in history.persist.fetch_all(Index, ids)]
+
+
+def below(key: bytes) -> bytes:
+    """A key that stands between this one and the next."""
+    parent = content_key(key)
+    assert parent is not None
+    return store_key(ContentKey((*parent.elements, "x")))
 
 
 def check(index: CommitIndex, model: dict[bytes, bytes], ranges: Sequence[KeyRange] = ()) -> None:
@@ -249,9 +256,10 @@ def test_what_is_left_of_the_last_stripe_stays_alone_beside_a_changed_one() -> N
     history = striped()
     before = stripe_keys(history)
     *removed, left = before[-1]
-    history.add({**dict.fromkeys(removed), **dict.fromkeys(before[-2], 2)})
+    fuller = sorted([*before[-2], *map(below, before[-2][:2])])
+    history.add({**dict.fromkeys(removed), **dict.fromkeys(fuller, 2)})
     history.add({})
-    assert stripe_keys(history)[-2:] == [before[-2], [left]]
+    assert stripe_keys(history)[-2:] == [fuller, [left]]
     check(history.reread(), history.model)
     check_stripes(history.persist, history.index)
 
@@ -297,6 +305,25 @@ def test_few_long_keys_spill_into_one_stripe_each() -> None:
     history.add({})
     check(history.reread(), history.model)
     assert len(history.index.directory) == len(keys)
+
+
+@pytest.mark.parametrize("at_once", [3, 40])
+def test_no_stripe_is_larger_than_it_may_be_however_long_its_keys(at_once: int) -> None:
+    """Long keys and short ones stand in heaps, so that equal counts are not equal sizes."""
+    settings = replace(TINY, max_index_segment_bytes=4096)
+    history = History(tiny_persist(settings=settings))
+    names = [f"{n:03}" * (160 if n % 50 < 25 else 1) for n in range(300)]
+    keys = [store_key(ContentKey.of(name)) for name in names]
+    Random(4).shuffle(keys)
+    for start in range(0, len(keys), at_once):
+        history.add(dict.fromkeys(keys[start : start + at_once], 1))
+    history.add({})
+    check(history.reread(), history.model)
+    check_stripes(history.persist, history.index)
+    ids = [stripe.segment for stripe in history.index.directory.stripes]
+    segments = [segment_of(index) for index in history.persist.fetch_all(Index, ids)]
+    assert max(sum(map(len, segment.chunks)) for segment in segments) <= 4096
+    assert len(segments) < len(keys) / 2
 
 
 def test_a_commit_keeps_its_own_operations_out_of_the_reference_index() -> None:

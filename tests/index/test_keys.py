@@ -93,9 +93,21 @@ def test_a_prefix_holds_itself_and_its_children(key: ContentKey, prefix: Content
         assert inside == candidate.starts_with(prefix)
 
 
-def test_a_prefix_has_no_other_bounds() -> None:
-    with pytest.raises(BadRequest, match="prefixKey"):
-        contents_range(prefix=ContentKey.of("a"), min_key=ContentKey.of("b"))
+def test_a_prefix_goes_with_other_bounds_here() -> None:
+    """That the API does not combine them is the API's business."""
+    prefix, low, high = ContentKey.of("a"), ContentKey.of("a", "c"), ContentKey.of("b")
+    found = contents_range(prefix=prefix, min_key=low)
+    assert [holds(found, store_key(k)) for k in (prefix, low, high)] == [False, True, False]
+    found = contents_range(prefix=prefix, keys=[prefix, high])
+    assert [holds(found, store_key(k)) for k in (prefix, low, high)] == [True, True, False]
+
+
+@given(st.builds(KeyRange, st.binary(), st.none() | st.binary()), st.binary())
+def test_a_range_has_its_lower_and_not_its_upper_end(range: KeyRange, key: bytes) -> None:
+    assert (key in range) == holds(range, key)
+    if range.upper is None or range.lower < range.upper:
+        assert range.lower in range
+    assert range.upper is None or range.upper not in range
 
 
 @given(NAMES, NAMES, NAMES, NAMES)

@@ -29,7 +29,7 @@ from morag.errors import BadRequest, ContentNotFound, MoragError, ReferenceConfl
 from morag.logic.consistency import Consistency
 from morag.model.conflicts import ConflictType
 from morag.model.content import Namespace, type_name
-from morag.model.merging import MergeBehavior
+from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Operation, Put, Unchanged
 from morag.model.references import Reference, TagNote
@@ -39,6 +39,7 @@ from morag.testing.strategies import (
     MANY_KEYS,
     NAMESPACES,
     RuleWish,
+    Will,
     Wish,
     behaviors,
     content_keys,
@@ -106,6 +107,7 @@ class CatalogMachine(RuleBasedStateMachine):
         cache_bytes=st.sampled_from([0, 5_000, 1_000_000]),
         parents_per_commit=st.sampled_from([1, 3]),
         max_inlined_stripes=st.sampled_from([0, 1, 3]),
+        spaces=st.sampled_from([NAMESPACES, NAMESPACES[2:]]),
         wanted=histories,
     )
     def start(
@@ -114,6 +116,7 @@ class CatalogMachine(RuleBasedStateMachine):
         cache_bytes: int,
         parents_per_commit: int,
         max_inlined_stripes: int,
+        spaces: list[ContentKey],
         wanted: list[list[Wish]],
     ) -> None:
         self.settings = Settings(
@@ -128,8 +131,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.repo = Repository(self.backend, self.settings, self.world)
         self.model = Model("main", namespace_validation)
         # Nothing interesting happens to branches that share no commit.
-        spaces = [Put(key, Namespace(elements=key.elements)) for key in NAMESPACES]
-        self._commit("main", spaces, None)
+        self._commit("main", [Put(k, Namespace(elements=k.elements)) for k in spaces], None)
         self._commit("main", [Put(key, new_content(key, 2)) for key in KEYS[5:9]], None)
         for name in ("b1", "b2"):
             self.model.create("BRANCH", name, self.model.branches["main"])
@@ -282,6 +284,39 @@ class CatalogMachine(RuleBasedStateMachine):
         now = before if crossed else self.model.branches[right]
         self._merge(f"@{now}", now, left, rules, squash)
 
+    @rule(
+        source=picks,
+        branch=picks,
+        old=picks,
+        new=picks,
+        half=st.booleans(),
+        behavior=st.sampled_from(MergeBehavior),
+        squash=st.booleans(),
+        one_by_one=st.booleans(),
+    )
+    def take_a_rename(
+        self,
+        source: int,
+        branch: int,
+        old: int,
+        new: int,
+        half: bool,
+        behavior: MergeBehavior,
+        squash: bool,
+        one_by_one: bool,
+    ) -> None:
+        """With a rule for one half of it."""
+        name, into = self._branch(source), self._target(source, branch)
+        self._commits(name, [[Wish(Will.RENAME, old, new, 1, True)]])
+        hash = self.model.branches[name]
+        if hash == NOTHING or len(self._changed(hash)) != 2:
+            return  # There was nothing to rename, or no room for it.
+        rules = Rules([MergeKey(sorted(self._changed(hash))[half], behavior)])
+        if one_by_one:
+            self._transplant([hash], into, rules, squash)
+        else:
+            self._merge(name, hash, into, rules, squash)
+
     def _merge(
         self,
         spec: str,
@@ -363,20 +398,39 @@ class CatalogMachine(RuleBasedStateMachine):
         hashes = chain[pick % 3 :][:count][::-1]
         if mixed:
             hashes = [*hashes[::-1], self._commit_hash(pick)]
-        hash = self._expected(into, expected, pick)
         touched = sorted({key for h in hashes if h != NOTHING for key in self._changed(h)})
-        rules = Rules([wish.rule(touched) for wish in wanted], default)
+        self._transplant(
+            hashes,
+            into,
+            Rules([wish.rule(touched) for wish in wanted], default),
+            squash,
+            expected=self._expected(into, expected, pick),
+            dry_run=dry_run,
+            as_result=as_result,
+        )
+
+    def _transplant(
+        self,
+        hashes: list[str],
+        into: str,
+        rules: Rules,
+        squash: bool,
+        *,
+        expected: str | None = None,
+        dry_run: bool = False,
+        as_result: bool = False,
+    ) -> None:
         done = self._agree(
             lambda: _failing(
-                self.model.transplant(hashes, into, rules=rules, expected=hash, squash=squash),
+                self.model.transplant(hashes, into, rules=rules, expected=expected, squash=squash),
                 as_result,
             ),
             lambda: self.repo.transplant(
                 hashes,
                 into,
-                expected=hash,
+                expected=expected,
                 keys=rules.keys,
-                default=default,
+                default=rules.default,
                 squash=squash,
                 dry_run=dry_run,
                 conflicts_as_result=as_result,
@@ -386,7 +440,7 @@ class CatalogMachine(RuleBasedStateMachine):
         if done is not None:
             plan, result = done
             assert result.common_ancestor is None
-            self._merged("TRANSPLANT", into, hash, plan, result, dry_run)
+            self._merged("TRANSPLANT", into, expected, plan, result, dry_run)
 
     def _merged(
         self,

@@ -17,18 +17,22 @@ from morag import (
     MergeKey,
     Namespace,
     Put,
+    TagNote,
 )
 from morag.errors import BadRequest, ReferenceConflict
+from morag.model.refspecs import RefSpec
 from tests.rules.scenes import Store, create, delete, head, key, put, table, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from morag import Repository
     from morag.model.content import Content
 
 NAME = "Reference name must start with a letter, followed by letters, digits, one of the ./_-"
 FORBIDDEN = "Reference name mut not be HEAD, DETACHED or a potential commit ID representation"
 LONE = "\ud800"
+ANY: Any = object()  # Of no type that fits anywhere.
 
 # Names
 
@@ -75,6 +79,73 @@ def test_names_that_no_branch_has_are_refused_by_all_that_write(store: Store, na
     assert store.everything() == before
 
 
+BAD_USES: list[tuple[str, Callable[[Repository], object], str]] = [
+    ("assign", lambda repo: repo.references.assign(LONE, "main"), NAME),
+    ("assign to", lambda repo: repo.references.assign("main", LONE), NAME),
+    ("assign to none", lambda repo: repo.references.assign("main", ANY), "must be a text such as"),
+    ("who", lambda repo: repo.references.assign("main", "main", who=ANY), "who must be a text"),
+    ("spec", lambda repo: repo.contents.keys(RefSpec(LONE)), NAME),
+    ("hash", lambda repo: repo.contents.keys(RefSpec(hash="g" * 64)), "Hash must consist of"),
+    ("prefix", lambda repo: repo.references.list("BRANCH", prefix=LONE), "must be valid Unicode"),
+    ("start", lambda repo: repo.references.list("BRANCH", start=LONE), "must be valid Unicode"),
+    ("end", lambda repo: repo.references.list("TAG", end=LONE), "must be valid Unicode"),
+    ("end of no kind", lambda repo: repo.references.list(end=LONE), "must be valid Unicode"),
+    ("no prefix", lambda repo: repo.references.list("TAG", prefix=ANY), "must be a text"),
+    ("no kind", lambda repo: repo.references.list(ANY), "must be BRANCH or TAG, not"),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "message"), [use[1:] for use in BAD_USES], ids=[use[0] for use in BAD_USES]
+)
+def test_references_are_asked_for_in_words(
+    store: Store, use: Callable[[Repository], object], message: str
+) -> None:
+    before = store.everything()
+    with pytest.raises(BadRequest) as raised:
+        use(store.repo)
+    assert message in str(raised.value)
+    assert store.everything() == before
+
+
+@pytest.mark.parametrize("method", ["get", "delete", "metadata", "history", "note"])
+@pytest.mark.parametrize("name", [LONE, "", "a@b", None, 1])
+def test_names_that_no_reference_has_are_refused(store: Store, method: str, name: Any) -> None:
+    before = store.everything()
+    with pytest.raises(BadRequest) as raised:
+        getattr(store.repo.references, method)(name)
+    assert NAME in str(raised.value)
+    assert store.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        ("a text", "Tag note must be a TagNote, not 'a text'"),
+        (TagNote(ANY), "Tag note must be a text"),
+        (TagNote(LONE), "Tag note must be valid Unicode"),
+        (TagNote(signature=ANY), "Tag note: the signature must be bytes"),
+        (TagNote(headers=ANY), "Tag note must be a dict"),
+        (TagNote(headers={"k": ANY}), "Tag note: 'k' must have a tuple of texts"),
+        (TagNote(headers={"k": ("v", ANY)}), "Tag note must be a text"),
+        (TagNote(headers={ANY: ("v",)}), "Tag note must be a text"),
+        (TagNote(headers={"k": (LONE,)}), "Tag note must be valid Unicode"),
+    ],
+)
+def test_notes_that_no_tag_can_carry(store: Store, note: Any, message: str) -> None:
+    before = store.everything()
+    with pytest.raises(BadRequest) as raised:
+        store.repo.references.create_tag("t", "main", note)
+    assert message in str(raised.value)
+    assert store.everything() == before
+
+
+def test_no_page_of_moves_is_too_long_to_ask_for(any_repo: Repository) -> None:
+    any_repo.references.create_branch("dev", "main")
+    moves = any_repo.references.moves
+    assert moves(limit=1 << 63) == moves()
+
+
 @pytest.mark.parametrize("name", ["abcdefgh", "deadbee", "Header", "heads", "a" * 400])
 def test_names_that_only_look_forbidden_are_fine(store: Store, name: str) -> None:
     assert store.repo.references.create_branch(name, "main").name == name
@@ -99,11 +170,16 @@ BAD_KEYS = [
     (("\U0001f600" * 251,), "Content key too long, max allowed length: 500"),
     ((*TWENTY, "e20"), "Content key too long, max allowed number of elements: 20"),
     ((LONE,), "must be valid Unicode"),
+    ((1,), "must consist of texts"),
+    (("a", None), "must consist of texts"),
+    (["a"], "must be a ContentKey with a tuple of texts"),
+    ("abc", "must be a ContentKey with a tuple of texts"),
+    (None, "must be a ContentKey with a tuple of texts"),
 ]
 
 
 @pytest.mark.parametrize(("elements", "message"), BAD_KEYS)
-def test_keys_that_cannot_be_stored(store: Store, elements: tuple[str, ...], message: str) -> None:
+def test_keys_that_cannot_be_stored(store: Store, elements: Any, message: str) -> None:
     repo, bad = store.repo, ContentKey(elements)
     create(repo, "main", t="t")
     before = store.everything()
@@ -170,8 +246,24 @@ def test_keys_of_rules_that_nothing_can_match_are_unused(store: Store) -> None:
         store.repo.merge("dev", "main", keys=[rule])
 
 
+LIST: Any = ["a"]
+
+
+@pytest.mark.parametrize("bad", [ContentKey.of(ANY), ContentKey(LIST), "a", None, ANY])
+def test_what_is_no_key_gets_no_rule(bad: Any) -> None:
+    with pytest.raises(BadRequest, match="Content key must"):
+        MergeKey(bad, MergeBehavior.DROP)
+
+
+@pytest.mark.parametrize("bad", ["a", None, ("a",), ANY])
+def test_what_is_no_key_is_not_looked_for(repo: Repository, bad: Any) -> None:
+    with pytest.raises(BadRequest, match="Content key must be a ContentKey"):
+        repo.contents.get("main", bad)
+
+
 # Content
 
+TEXT: Any = "abc"
 HUGE = 1 << 63
 
 
@@ -202,6 +294,12 @@ def iceberg(**changes: object) -> Content:
         (iceberg(schema_id=1 << 31), "schemaId must be a whole number from -2147483648"),
         (iceberg(spec_id=1 << 31), "specId must be a whole number from"),
         (iceberg(sort_order_id=-(1 << 31) - 1), "sortOrderId must be a whole number from"),
+        (Namespace(elements=TEXT), "NAMESPACE: elements must be a tuple of texts, not 'abc'"),
+        (Namespace(elements=ANY), "NAMESPACE: elements must be a tuple of texts"),
+        (Namespace(elements=(ANY,)), "Namespace must consist of texts"),
+        (Namespace(elements=("a",), properties=ANY), "NAMESPACE: properties must be a dict"),
+        (Namespace(elements=("a",), properties={"k": ANY}), "NAMESPACE: expected a text"),
+        (iceberg(snapshot_id=True), "snapshotId must be a whole number from"),
         (iceberg(snapshot_id="1"), "snapshotId must be a whole number from"),
         (iceberg(snapshot_id=1.5), "snapshotId must be a whole number from"),
         (iceberg(metadata_location=None), "ICEBERG_TABLE: expected a text, got None"),
@@ -218,6 +316,14 @@ def iceberg(**changes: object) -> Content:
         (
             DeltaLakeTable(metadata_location_history=("a", LONE)),
             "DELTA_LAKE_TABLE must be valid Unicode",
+        ),
+        (
+            DeltaLakeTable(metadata_location_history=TEXT),
+            "DELTA_LAKE_TABLE: metadataLocationHistory must be a tuple of texts, not 'abc'",
+        ),
+        (
+            DeltaLakeTable(checkpoint_location_history=ANY),
+            "DELTA_LAKE_TABLE: checkpointLocationHistory must be a tuple of texts",
         ),
         (DeltaLakeTable(last_checkpoint=LONE), "DELTA_LAKE_TABLE must be valid Unicode"),
         (UDF(sql_text=LONE), "UDF must be valid Unicode"),
@@ -254,6 +360,18 @@ def test_content_that_cannot_be_stored(store: Store, content: Any, message: str)
         CommitMeta(message="m", properties={"k": ("v", LONE)}),
         CommitMeta(message="m", properties={"k": "v"}),  # type: ignore[dict-item]
         CommitMeta(message="m", properties={"k": (1,)}),  # type: ignore[dict-item]
+        CommitMeta(message="m", properties={"k": LIST}),
+        CommitMeta(message="m", properties={ANY: ("v",)}),
+        CommitMeta(message="m", properties=ANY),
+        CommitMeta(message=ANY),
+        CommitMeta(message=None),  # type: ignore[arg-type]
+        CommitMeta(message=b"m"),  # type: ignore[arg-type]
+        CommitMeta(message="m", authors=(ANY,)),
+        CommitMeta(message="m", authors=TEXT),
+        CommitMeta(message="m", signed_off_by=LIST),
+        CommitMeta(message="m", author_time=ANY),
+        CommitMeta(message="m", author_time=LONE),
+        ANY,
         CommitMeta(message="m", author_time="nope"),
         CommitMeta(message="m", author_time=""),
         CommitMeta(message="m", author_time="2020-01-01"),
@@ -295,14 +413,22 @@ def test_hashes_that_are_none(store: Store, hash: str) -> None:
         lambda: repo.transplant([hash], "main"),
         lambda: repo.history.log("main", until=hash),
         lambda: repo.history.hashes("main", until=hash),
+        lambda: repo.references.assign("main", "main", hash),
+        lambda: repo.references.delete("dev", hash),
     ]
     for use in uses:
         with pytest.raises(BadRequest, match="Hash must consist of the hex representation of"):
             use()
+    assert store.everything() == before
+
+
+def test_a_shortened_hash_is_one_but_not_that_of_the_head(store: Store) -> None:
+    store.repo.references.create_branch("dev", "main")
+    before, short = store.everything(), head(store.repo)[:12]
     with pytest.raises(ReferenceConflict, match="is not at expected hash"):
-        repo.references.assign("main", "main", hash)
+        store.repo.references.assign("dev", "main", short)
     with pytest.raises(ReferenceConflict, match="is not at expected hash"):
-        repo.references.delete("dev", hash)
+        store.repo.references.delete("dev", short)
     assert store.everything() == before
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NAMES = ["a", "a.b", "a.b.t", "a.t1", "a.t2", "a!", "b", "b.t", "c"]
 """In key order: a namespace stands right before what is in it."""
+SOME = [key("c"), key("a.t1"), key("nope"), key("b.t"), key("a"), key("a.b")]
 
 
 def fill(repo: Repository) -> None:
@@ -152,6 +153,20 @@ def test_keys_narrow_a_listing(filled: Repository) -> None:
     assert [str(e.key) for e in within] == ["a.b"]
 
 
+class Unsearchable(list[ContentKey]):
+    """Looking for each key of a listing in each of many wanted ones would take for ever."""
+
+    def __contains__(self, key: object) -> bool:
+        raise AssertionError(f"{key} was searched for")
+
+
+def test_many_keys_narrow_a_listing_quickly(filled: Repository) -> None:
+    keys = Unsearchable([key("c"), key("b"), key("c"), *(key(f"no-{n}") for n in range(500))])
+    assert [str(e.key) for e in filled.contents.entries("main", keys=keys)] == ["b", "c"]
+    changes = filled.contents.diff(f"@{NO_ANCESTOR}", "main", keys=keys)
+    assert [str(change.key) for change in changes] == ["b", "c"]
+
+
 def test_a_prefix_goes_with_no_other_bound(filled: Repository) -> None:
     message = r"^Combining prefixKey with either minKey or maxKey is not supported\.$"
     for bounds in ({"min_key": key("a")}, {"max_key": key("a")}):
@@ -227,6 +242,10 @@ def listings(repo: Repository) -> dict[str, Callable[[str | None], Listing[Any]]
         "keys": lambda token: repo.contents.keys("main", token=token),
         "entries": lambda token: repo.contents.entries("main", token=token),
         "contents": lambda token: repo.contents.entries("main", with_content=True, token=token),
+        "some": lambda token: repo.contents.entries("main", keys=SOME, token=token),
+        "some differences": lambda token: repo.contents.diff(
+            f"@{NO_ANCESTOR}", "main", keys=SOME, token=token
+        ),
         "diff": lambda token: repo.contents.diff(f"@{NO_ANCESTOR}", "main", token=token),
         "prefix": lambda token: repo.contents.keys("main", prefix=key("a"), token=token),
         "range": lambda token: repo.contents.keys(
@@ -237,7 +256,10 @@ def listings(repo: Repository) -> dict[str, Callable[[str | None], Listing[Any]]
     }
 
 
-@pytest.mark.parametrize("name", ["keys", "entries", "contents", "diff", "prefix", "range"])
+@pytest.mark.parametrize(
+    "name",
+    ["keys", "entries", "contents", "some", "some differences", "diff", "prefix", "range"],
+)
 @pytest.mark.parametrize("size", [1, 2, 4, 9, 100])
 def test_pages_make_the_whole(filled: Repository, name: str, size: int) -> None:
     listing = listings(filled)[name]
@@ -262,7 +284,10 @@ def test_an_unknown_token_goes_on_behind_its_place(filled: Repository) -> None:
 
 
 @pytest.mark.parametrize("token", ["!!!", "not a token", "ü", "A", "_w", "====", "\n", "a b"])
-@pytest.mark.parametrize("name", ["keys", "entries", "contents", "diff", "prefix", "range"])
+@pytest.mark.parametrize(
+    "name",
+    ["keys", "entries", "contents", "some", "some differences", "diff", "prefix", "range"],
+)
 def test_a_token_that_is_none_is_refused(filled: Repository, name: str, token: str) -> None:
     with pytest.raises(BadRequest, match=r"^Invalid token string representation$"):
         listings(filled)[name](token)

@@ -96,13 +96,14 @@ def settled_world() -> World:
 
 
 class Fixture:
-    """3000 keys in 89 stripes, then 150 updates of one key each; and branches that went off."""
+    """3000 keys in 75 stripes, then 150 updates of one key each; and branches that went off."""
 
     def __init__(self) -> None:
         self.backend = Counting(MemoryBackend())
         self.world = settled_world()
         self.ids: dict[str, str] = {}
         self.hashes: list[str] = []
+        self.replayed: list[list[str]] = []
         self.open()
         for start in range(0, KEYS, AT_ONCE):
             names = [name(n) for n in range(start, start + AT_ONCE)]
@@ -116,6 +117,7 @@ class Fixture:
             self.repo.references.create_branch(branch, "main")
         for n, branch in enumerate(("merged-0", "merged-1", "one")):
             self.update(branch, 1500 + n, 1)
+        self.replayed = [self._two_commits(f"replayed-{n}", 1510 + 2 * n) for n in range(2)]
         # The first half spills what main left in its incremental index; the second half spills
         # the first, which belongs to few stripes.
         for n in range(240):
@@ -140,12 +142,27 @@ class Fixture:
         other.open()
         return other
 
+    def _two_commits(self, branch: str, number: int) -> list[str]:
+        """The hashes, oldest first."""
+        for n in range(2):
+            self.update(branch, number + n, 1)
+        return list(self.repo.history.hashes(branch).page(2).items)[::-1]
+
     def update(self, branch: str, number: int, to: int, expected: str | None = None) -> None:
         operation = put(name(number), 1000 + to, self.ids[name(number)])
         self.repo.commit(branch, [operation], "update", expected=expected)
 
 
-BRANCHES = ("one", "nearby", "merged-0", "merged-1", "dropped-0", "dropped-1")
+BRANCHES = (
+    "one",
+    "nearby",
+    "merged-0",
+    "merged-1",
+    "replayed-0",
+    "replayed-1",
+    "dropped-0",
+    "dropped-1",
+)
 
 
 def name(number: int) -> str:
@@ -161,6 +178,9 @@ OPERATIONS: dict[str, Callable[[Fixture, int], object]] = {
     "get 3 near keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 8, 9)),
     "get 3 far keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 1507, 2907)),
     "get what is not there": lambda f, n: f.repo.contents.get_all("main", [key("table-0007x")]),
+    "entries of 3 far keys": lambda f, n: list(
+        f.repo.contents.entries("main", keys=keys(7, 1507, 2907))
+    ),
     "page of 100 entries": lambda f, n: f.repo.contents.entries("main").page(100),
     "all keys": lambda f, n: list(f.repo.contents.keys("main")),
     "diff of one key": lambda f, n: list(f.repo.contents.diff("main", "one")),
@@ -182,6 +202,8 @@ OPERATIONS: dict[str, Callable[[Fixture, int], object]] = {
     "commit, 21 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[21]),
     "commit, 100 behind": lambda f, n: f.update("main", 7 + n, n, f.hashes[100]),
     "merge": lambda f, n: f.repo.merge(f"merged-{n}", "main"),
+    "merge, not squashed": lambda f, n: f.repo.merge(f"replayed-{n}", "main", squash=False),
+    "transplant": lambda f, n: f.repo.transplant(f.replayed[n], "main"),
     "create a branch": lambda f, n: f.repo.references.create_branch(f"created-{n}", "main"),
     "delete a branch": lambda f, n: f.repo.references.delete(f"dropped-{n}"),
     "assign a branch": lambda f, n: f.repo.references.assign(f"dropped-{n}", "one"),
@@ -206,12 +228,16 @@ COSTS: dict[str, tuple[str, str]] = {
         "2 refs, 1 commit, 1 stripe list, 1 segment in 4",
         "2 refs in 1",
     ),
+    "entries of 3 far keys": (
+        "2 refs, 1 commit, 1 stripe list, 3 segments in 4",
+        "2 refs in 1",
+    ),
     "page of 100 entries": (
         "2 refs, 1 commit, 1 stripe list, 3 segments in 5",
         "2 refs in 1",
     ),
     "all keys": (
-        "2 refs, 1 commit, 1 stripe list, 89 segments in 12",
+        "2 refs, 1 commit, 1 stripe list, 75 segments in 11",
         "2 refs in 1",
     ),
     "diff of one key": (
@@ -219,7 +245,7 @@ COSTS: dict[str, tuple[str, str]] = {
         "4 refs in 2",
     ),
     "diff of 120 near keys": (
-        "4 refs, 2 commits, 2 stripe lists, 10 segments, 240 values in 16",
+        "4 refs, 2 commits, 2 stripe lists, 8 segments, 240 values in 14",
         "4 refs in 2",
     ),
     "diff of nothing": (
@@ -243,8 +269,8 @@ COSTS: dict[str, tuple[str, str]] = {
         "2 refs in 1",
     ),
     "list references": (
-        "9 refs, 1 commit in 3",
-        "9 refs in 2",
+        "11 refs, 1 commit in 3",
+        "11 refs in 2",
     ),
     "commit an update": (
         "1 ref, 1 commit, 1 stripe list, 1 segment in 4; wrote 1 commit, 1 value in 1",
@@ -281,6 +307,14 @@ COSTS: dict[str, tuple[str, str]] = {
     "merge": (
         "5 refs, 3 commits, 1 stripe list, 1 segment in 8; wrote 1 commit in 1",
         "5 refs, 1 commit in 4; wrote 1 commit in 1",
+    ),
+    "merge, not squashed": (
+        "5 refs, 5 commits, 1 stripe list, 1 segment in 10; wrote 2 commits in 1",
+        "5 refs, 2 commits in 5; wrote 2 commits in 1",
+    ),
+    "transplant": (
+        "1 ref, 3 commits, 1 stripe list, 1 segment in 6; wrote 2 commits in 1",
+        "1 ref, 2 commits in 3; wrote 2 commits in 1",
     ),
     "create a branch": (
         "7 refs, 2 commits in 8; wrote 1 commit, 1 ref object in 2",
@@ -326,7 +360,7 @@ def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None
     store = fixture.copy()
     one, other = (index(store, branch) for branch in ("near", "nearby"))
     shared = one.directory.segment_ids & other.directory.segment_ids
-    assert len(shared) > 80
+    assert len(shared) > 70
     needed = one.directory.segment_ids ^ other.directory.segment_ids
     assert needed
     for side, opposite in ((one, other), (other, one)):
@@ -340,6 +374,24 @@ def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None
 
 def index(store: Fixture, branch: str) -> CommitIndex:
     return index_of(store.repo._persist, store.repo._resolver.resolve(branch).commit)
+
+
+@pytest.mark.parametrize("length", [10, 100, 1000])
+def test_a_replaying_merge_reads_what_it_merges_and_not_the_history(length: int) -> None:
+    """However long it is: little more than the two commits and the one that both sides have."""
+    backend = Counting(MemoryBackend())
+    world = settled_world()
+    repo = Repository(backend, SIZES, world)
+    for n in range(length):
+        repo.commit("main", [put(f"main-{n}")], "main")
+    repo.references.create_branch("dev", "main")
+    for n in range(2):
+        repo.commit("dev", [put(f"dev-{n}")], "dev")
+    repo.commit("main", [put("other")], "main")
+    repo = Repository(backend, SIZES, world)
+    backend.reset()
+    repo.merge("dev", "main", squash=False)
+    assert backend.rows_read_by_kind["c"] == 6
 
 
 def test_the_conflict_check_reads_no_value(fixture: Fixture) -> None:

@@ -89,7 +89,7 @@ class Tried(Struct):
 
 
 class Worker:
-    """Commits, merges, creates and drops references. Its keys and names are its own.
+    """Commits, merges, creates, assigns and drops references. Its keys and names are its own.
 
     So it knows what must become of each, but for those where an error left it in the dark. While
     refs can be stale, it may also be told that something is there, or not, when it is not, or is.
@@ -103,10 +103,12 @@ class Worker:
         self._ids: dict[str, str] = {}
         self.tried = {"main": Tried(), "side": Tried()}
         self.names: dict[str, bool | None] = {f"{self._me}-{n}": False for n in range(3)}
+        self.at: dict[str, str] = {}
+        """By name, the hash it was last known to be assigned to."""
 
     def run(self) -> None:
         often = [self._create, self._name]
-        doing = [*often, *often, self._update, self._merge, self._list]
+        doing = [*often, *often, self._assign, self._update, self._merge, self._list]
         for step in range(STEPS):
             self._random.choice(doing)(step)
 
@@ -155,6 +157,7 @@ class Worker:
         name = self._random.choice(sorted(self.names))
         known = self.names[name]
         self.names[name] = None
+        self.at.pop(name, None)
         try:
             if known or (known is None and self._random.random() < 0.5):
                 self._repo.references.delete(name)
@@ -164,12 +167,29 @@ class Worker:
                 self.names[name] = True
         except (InjectedFault, ServiceUnavailable):
             return
+        except ReferenceConflict:
+            assert self._stale
         except ReferenceAlreadyExists:
             assert self._stale or known is not False
             self.names[name] = None if self._stale else True
         except ReferenceNotFound:
             assert self._stale or known is not True
             self.names[name] = None if self._stale else False
+
+    def _assign(self, step: int) -> None:
+        name = self._random.choice(sorted(self.names))
+        self.at.pop(name, None)
+        try:
+            to = self._random.choice(["main", "side"])
+            self.at[name] = self._repo.references.assign(name, to).hash or ""
+        except (InjectedFault, ServiceUnavailable):
+            return
+        except ReferenceConflict:
+            assert self._stale
+        except ReferenceNotFound:
+            assert self._stale or self.names[name] is not True
+        else:
+            assert self._stale or self.names[name] is not False
 
     def _list(self, step: int) -> None:
         """Meets the half done work of others, and mends it."""
@@ -191,6 +211,8 @@ def work_and_check(
     backend.plan = NO_FAULTS
     assert backend.injected
 
+    for worker in workers:
+        assert {name: repo.references.get(name).hash for name in worker.at} == worker.at
     for each in (repo, Repository(under, QUICK, World())):  # With a warm cache, and a cold one.
         for branch in ("main", "side"):
             check_branch(each, branch, [worker.tried[branch] for worker in workers])

@@ -310,7 +310,7 @@ def test_an_object_that_is_too_large_fails_its_own_request_alone() -> None:
         run(repo, tickets)
         with pytest.raises(BadRequest, match="larger than the store allows"):
             tickets[1].result()
-        assert messages(repo, "main") == ["after", "before"]
+        assert messages(repo, "main") == ["before", "after"]
 
 
 def test_a_batch_ends_where_it_would_hold_too_many_operations() -> None:

@@ -69,8 +69,7 @@ class RocksDBBackend:
     clients; it keeps its durable value until the sync is done, and the next swap of the same ref
     waits for that.
 
-    Once a sync has failed, nobody knows what is on disk, and a later one that succeeds proves
-    nothing. Such refs keep their durable value, and every write is refused from then on.
+    Once a sync has failed, one that succeeds proves nothing: every write is refused from then on.
     """
 
     def __init__(self, path: Path | str, sync: bool = True) -> None:
@@ -155,21 +154,14 @@ class RocksDBBackend:
         rows = _scan(self._rows, prefix, _after(prefix))
         log = _scan(self._db, log_prefix, _after(log_prefix))
         # Refs first: what a crash leaves behind is garbage.
-        self._delete(
-            (
-                key
-                for key, value in refs
-                if key == prefix + _decoded(prefix, key, value).name.encode()
-            ),
-            self._in_refs,
-        )
+        self._delete((key for key, value in refs if _is_key(key, prefix, value)), self._in_refs)
         self._delete((key for key, _ in rows if _is_row_id(key[len(prefix) :])), self._in_rows)
         self._delete((key for key, _ in log), None)
 
     def close(self) -> None:
         with self._turn:
             while self._synced < self._written and self._sync_error is None:
-                self._sync_or_wait()
+                self._sync_all()
             if self._closed:
                 return
             self._closed = True
@@ -184,10 +176,9 @@ class RocksDBBackend:
         prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
         key = prefix + swap.name.encode()
         with self._turn:
+            while key in self._durable and self._sync_error is None:
+                self._sync_all()
             self._check_syncs()
-            while key in self._durable:
-                self._sync_or_wait()
-                self._check_syncs()
             stored = self._messages(prefix, [row.id for row in rows])
             unique = [
                 (row.id, message)
@@ -266,46 +257,37 @@ class RocksDBBackend:
             with self._turn:
                 self._write(batch)
 
-    def _write(
-        self, batch: WriteBatch, ref: bytes | None = None, before: bytes | None = None
-    ) -> None:
-        """Write, and return when it is durable. Lets go of the lock while it waits for the disk.
-
-        If the batch moves a ref, that shows the value `before` until then.
-        """
+    def _write(self, batch: WriteBatch, ref: bytes = b"", before: bytes | None = None) -> None:
+        """Write, and return when it is durable; let go of the lock and show `before` meanwhile."""
         self._check_syncs()
         if not self._sync:
             self._db.write(batch)
             return
         self._written += 1
         mine = self._written
-        if ref is not None:
+        if ref:
             self._durable[ref] = mine, before
         try:
             self._db.write(batch)
         except Exception:
-            if ref is not None:
-                del self._durable[ref]  # Nothing was written.
+            self._durable.pop(ref, None)  # Nothing was written.
             raise
         while self._synced < mine:
             self._check_syncs()
-            self._sync_or_wait()
-
-    def _sync_or_wait(self) -> None:
-        if self._syncing:
-            self._turn.wait()
-        else:
             self._sync_all()
 
     def _sync_all(self) -> None:
+        """Sync what is written by now, or wait for the sync that is under way."""
+        if self._syncing:
+            self._turn.wait()
+            return
         self._syncing, upto, done = True, self._written, False
-        error: Exception | None = None
         self._turn.release()
         try:
             self._db.flush_wal(sync=True)
             done = True
-        except Exception as failed:  # noqa: BLE001 - goes to all who rely on it.
-            error = failed
+        except Exception as error:  # noqa: BLE001 - goes to all who rely on it.
+            self._sync_error = error
         finally:
             self._turn.acquire()
             self._syncing = False
@@ -313,8 +295,6 @@ class RocksDBBackend:
                 self._synced = upto
                 for key in [key for key, (number, _) in self._durable.items() if number <= upto]:
                     del self._durable[key]
-            elif error is not None:
-                self._sync_error = error
             self._turn.notify_all()
 
     def _check_syncs(self) -> None:
@@ -350,17 +330,14 @@ def _open(path: Path) -> Rdict:
                 " stop that one first, or use its HTTP API"
             ) from error
         if text.startswith("Corruption") or (was_there and "No such file" in text):
-            raise RepositoryCorrupt(
-                f"The RocksDB directory '{path}' is damaged; restore it from a backup ({text})"
-            ) from error
+            advice = "restore it from a backup"
+            raise RepositoryCorrupt(f"The store '{path}' is damaged; {advice} ({text})") from error
         raise _unusable(path, error) from error
 
 
 def _unusable(path: Path, error: Exception) -> StoreUrlInvalid:
-    return StoreUrlInvalid(
-        f"Cannot open a RocksDB store in {str(path)!r} ({error}); name a directory that this"
-        " process may create or write to"
-    )
+    advice = "name a directory that this process may create or write to"
+    return StoreUrlInvalid(f"Cannot open a RocksDB store in {str(path)!r} ({error}); {advice}")
 
 
 def _options(blocks: Cache, memtable_bytes: int) -> Options:
@@ -398,8 +375,8 @@ def _is(value: bytes | None, expected: Ref | None) -> bool:
     return decode_ref(value, expected.name).identity == expected.identity
 
 
-def _decoded(prefix: bytes, key: bytes, value: bytes) -> Ref:
-    return decode_ref(value, key[len(prefix) :].decode(errors="replace"))
+def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:
+    return key == prefix + decode_ref(value, key.decode(errors="replace")).name.encode()
 
 
 def _prefix(repo: str) -> bytes:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
@@ -163,18 +162,19 @@ class SQLiteBackend:
 
     def _switch_to_wal(self) -> None:
         """Of several who open a new file one switches it; the others fail at once, not in time."""
-        give_up = time.monotonic() + BUSY_SECONDS
-        while True:
+        pause, tries = Event(), int(BUSY_SECONDS / _RETRY_SECONDS)
+        self._writer.execute("PRAGMA busy_timeout = 0")  # Where SQLite would wait, we do.
+        for left in reversed(range(tries)):
             try:
                 self._writer.execute("PRAGMA journal_mode = WAL")
+                break
             except sqlite3.OperationalError as error:
                 if not _is_busy(error):
                     raise
-                if time.monotonic() > give_up:
+                if not left:
                     raise self._busy() from error
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return
+                pause.wait(_RETRY_SECONDS)
+        self._writer.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 GROUP = "morag.backends"
 _SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
-_PASSWORD = re.compile(r"(://[^/@:]*):[^@]*@")
+# Both rather hide too much than too little: an unescaped password may contain any character.
+_PASSWORD = re.compile(r"(://[^:]*):.*@", re.DOTALL)
+_SECRET_OPTION = re.compile(
+    r"((?:(?:pass|pwd|token|secret|credential)[\w.-]*|key)=)[^&]*", re.IGNORECASE
+)
 
 
 class StoreUrl(Struct, frozen=True):
@@ -59,8 +63,8 @@ class StoreUrl(Struct, frozen=True):
 
 
 def masked(url: str) -> str:
-    """The URL with its password hidden, fit for logs and messages."""
-    return _PASSWORD.sub(r"\1:***@", url)
+    """The URL with its passwords and tokens hidden, fit for logs and messages."""
+    return _PASSWORD.sub(r"\1:***@", _SECRET_OPTION.sub(r"\1***", url))
 
 
 def open_backend(url: str) -> Backend:

@@ -53,6 +53,9 @@ class KeyRange:
         self.lower = lower
         self.upper = upper
 
+    def __contains__(self, key: bytes) -> bool:
+        return self.lower <= key and (self.upper is None or key < self.upper)
+
     def after(self, key: bytes) -> KeyRange:
         """The part of the range that follows `key`."""
         return KeyRange(max(self.lower, key + b"\0"), self.upper)
@@ -78,11 +81,9 @@ def contents_range(
         if bound is not None:
             check_key(bound)
     if prefix is not None:
-        if min_key is not None or max_key is not None:
-            raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")
         start = store_key(prefix)[: -len(_FINISH)]
         # What follows the prefix is a zero for the key itself or a one for its children.
-        return KeyRange(start + b"\0", start + b"\x02")
+        found = KeyRange(start + b"\0", start + b"\x02")
     if min_key is not None:
         found = found.within(KeyRange(store_key(min_key)))
     if max_key is not None:

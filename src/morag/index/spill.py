@@ -23,7 +23,7 @@ from morag.index.ops import (
     is_current,
     with_action,
 )
-from morag.index.segment import Segment
+from morag.index.segment import EMPTY, Segment
 from morag.persist.objects import Index, IndexSegments, Stripe
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _changed_runs(
         if not entries:
             return []
         whole = Segment.build(entries)
-        size = len(whole.serialize())
-        return [(0, 0, _stripes(whole, size, _target_bytes(persist.settings, directory, size)))]
+        target = _target_bytes(persist.settings, directory, _size_bytes(whole))
+        return [(0, 0, _stripes(whole, target))]
 
     touched: dict[int, list[Change]] = {}
     for change in spilled:
@@ -131,50 +131,74 @@ def _changed_runs(
     loaded = dict(
         zip(touched, segments_of(persist, [directory.stripes[at] for at in touched]), strict=True)
     )
-    sizes = sum(_estimated_bytes(segment) for segment in loaded.values())
-    total = sizes * len(directory) // len(loaded)
-    target = _target_bytes(persist.settings, directory, total)
-
-    runs: list[Replacement] = []
-    low, high = 0, 0  # The run that is being gathered: [low, high) and what it holds now.
-    gathered: Segment | None = None
-
-    def close() -> None:
-        if gathered is not None:
-            runs.append((low, high, _stripes(gathered, _estimated_bytes(gathered), target)))
-
+    total = sum(map(_size_bytes, loaded.values())) * len(directory) // len(loaded)
+    runs = _Runs(persist, directory, _target_bytes(persist.settings, directory, total))
     for at, changes in touched.items():
-        segment = loaded[at].changed(changes)
-        if gathered is not None and at < high:
+        runs.change(at, loaded[at], changes)
+    return runs.closed()
+
+
+class _Runs:
+    """Gathers stripes that are written anew, from left to right; neighbours join while they fit.
+
+    The run that is open stands for the stripes from `low` up to `high`, and `held` has what they
+    will hold. Those before it are closed.
+    """
+
+    def __init__(self, persist: Persist, directory: Directory, target: int) -> None:
+        self._persist = persist
+        self._directory = directory
+        self._target = target
+        self._closed: list[Replacement] = []
+        self._low = self._high = 0
+        self._held = EMPTY
+
+    def change(self, at: int, segment: Segment, changes: Sequence[Change]) -> None:
+        if at < self._high:
             # A tiny stripe before this one has taken it in already.
-            gathered = gathered.changed(changes)
-            segment = gathered
-        elif gathered is not None and at == high and _fits(gathered, segment, target):
-            gathered = segment = gathered.joined(segment)
-            high = at + 1
+            self._held = self._held.changed(changes)
         else:
-            close()
-            low, high, gathered = at, at + 1, segment
-        if 4 * _estimated_bytes(segment) < target:
-            # Too small to stand alone: it joins the next stripe, or the one before if it is last.
-            if high < len(directory):
-                (neighbour,) = segments_of(persist, [directory.stripes[high]])
-                gathered = segment.joined(neighbour)
-                high += 1
-            elif low > 0 and (not runs or runs[-1][1] < low):
-                (neighbour,) = segments_of(persist, [directory.stripes[low - 1]])
-                gathered = neighbour.joined(segment)
-                low -= 1
-    close()
-    return runs
+            self._append(at, segment.changed(changes))
+        if 4 * _size_bytes(self._held) < self._target:
+            self._join_neighbour()
+
+    def closed(self) -> list[Replacement]:
+        self._close()
+        return self._closed
+
+    def _append(self, at: int, segment: Segment) -> None:
+        joined = _size_bytes(self._held) + _size_bytes(segment)
+        if at == self._high and joined <= self._target:
+            self._held = self._held.joined(segment)
+        else:
+            self._close()
+            self._low, self._held = at, segment
+        self._high = at + 1
+
+    def _join_neighbour(self) -> None:
+        """What is too small to stand alone joins the next stripe, or the one before if it is last.
+
+        One before that is written anew itself had no room for it.
+        """
+        untouched = self._closed[-1][1] if self._closed else 0
+        if self._high < len(self._directory):
+            self._held = self._held.joined(self._stored(self._high))
+            self._high += 1
+        elif untouched < self._low:
+            self._low -= 1
+            self._held = self._stored(self._low).joined(self._held)
+
+    def _close(self) -> None:
+        if self._low < self._high:
+            self._closed.append((self._low, self._high, _stripes(self._held, self._target)))
+
+    def _stored(self, at: int) -> Segment:
+        (segment,) = segments_of(self._persist, [self._directory.stripes[at]])
+        return segment
 
 
-def _fits(one: Segment, other: Segment, target: int) -> bool:
-    return _estimated_bytes(one) + _estimated_bytes(other) <= target
-
-
-def _estimated_bytes(segment: Segment) -> int:
-    return _INDEX_ENTRY_BYTES * len(segment)
+def _size_bytes(segment: Segment) -> int:
+    return sum(map(len, segment.chunks))
 
 
 def _limit_bytes(settings: Settings, directory: Directory) -> int:
@@ -188,12 +212,18 @@ def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
     return max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
 
 
-def _stripes(segment: Segment, size: int, target: int) -> list[tuple[Stripe, Index | None]]:
+def _stripes(segment: Segment, target: int) -> list[tuple[Stripe, Index | None]]:
     """The segment as one stripe, or as several if it outgrew the target."""
-    if not segment:
-        return []
-    parts = segment.divided(max(2, size // target)) if size > 2 * target else [segment]
-    return [_stripe(part) for part in parts]
+    return [_stripe(part) for part in _parts(segment, target)] if segment else []
+
+
+def _parts(segment: Segment, target: int) -> list[Segment]:
+    """Parts of equal entry count, and parts of those that long keys made too large still."""
+    size = _size_bytes(segment)
+    if size <= 2 * target or len(segment) == 1:
+        return [segment]
+    parts = segment.divided(max(2, size // target))
+    return [small for part in parts for small in _parts(part, target)]
 
 
 def _stripe(segment: Segment) -> tuple[Stripe, Index]:

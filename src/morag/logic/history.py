@@ -191,3 +191,9 @@ def was_published(persist: Persist, commit: Commit, head: ObjId) -> bool:
         return is_first_ancestor(persist, head_commit(persist, head), commit)
     except RepositoryCorrupt:
         return False
+
+
+def is_published(persist: Persist, name: str, commit: Commit) -> bool:
+    """Whether the commit is on the reference by now, perhaps with others on top."""
+    now = persist.ref(name)
+    return now is not None and was_published(persist, commit, now.pointer)

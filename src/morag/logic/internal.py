@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.backend.base import Ref
-from morag.errors import RepositoryCorrupt, StoreBusy
+from morag.errors import RepositoryCorrupt, RetriesExhausted, StoreBusy
 from morag.index.layered import CommitIndex, index_of
 from morag.logic.commits import Add, Draft, Remove, build_commit
-from morag.logic.history import head_commit, was_published
+from morag.logic.history import head_commit, is_published, was_published
 from morag.persist.header_order import java_header_order
 from morag.persist.objects import CommitKind
 
@@ -50,19 +50,40 @@ def commit_internal(
 
     Nothing is done when `make` returns None.
     """
-    for _ in retries.attempts("commit"):
-        ref = persist.ref(name)
-        if ref is None:
-            raise RepositoryCorrupt(f"Internal reference '{name}' is missing")
-        head = head_commit(persist, ref.pointer)
-        draft = make(index_of(persist, head))
-        if draft is None:
-            if is_current(persist, ref):
-                return
-            continue
-        built = build_commit(persist, head, draft)
-        if publish(persist, ref, built.commit, [*objects, *built.indexes, built.commit]):
-            return
+    pending: StoreBusy | None = None
+    tried: list[Commit] = []
+    try:
+        for _ in retries.attempts("commit"):
+            try:
+                if _commit_once(persist, name, make, objects, tried):
+                    return
+            except StoreBusy as busy:
+                pending = busy
+    except RetriesExhausted as exhausted:
+        raise exhausted from pending
+
+
+def _commit_once(
+    persist: Persist,
+    name: str,
+    make: Callable[[CommitIndex], Draft | None],
+    objects: Sequence[Obj],
+    tried: list[Commit],
+) -> bool:
+    ref = persist.ref(name)
+    if ref is None:
+        raise RepositoryCorrupt(f"Internal reference '{name}' is missing")
+    if any(was_published(persist, commit, ref.pointer) for commit in tried):
+        # It was published after all, but we could not see it then. Built again, it would
+        # conflict with itself.
+        return True
+    head = head_commit(persist, ref.pointer)
+    draft = make(index_of(persist, head))
+    if draft is None:
+        return is_current(persist, ref)
+    built = build_commit(persist, head, draft)
+    tried.append(built.commit)
+    return publish(persist, ref, built.commit, [*objects, *built.indexes, built.commit])
 
 
 def publish(persist: Persist, ref: Ref, commit: Commit, objects: Sequence[Obj]) -> bool:
@@ -75,17 +96,12 @@ def publish(persist: Persist, ref: Ref, commit: Commit, objects: Sequence[Obj]) 
         if persist.publish(objects, ref, commit.id) is not None:
             return True
     except Exception as failure:
-        if _is_ours(persist, ref.name, commit):
+        if is_published(persist, ref.name, commit):
             return True
         if isinstance(failure, StoreBusy):
             return False
         raise
-    return _is_ours(persist, ref.name, commit)
-
-
-def _is_ours(persist: Persist, name: str, commit: Commit) -> bool:
-    now = persist.ref(name)
-    return now is not None and was_published(persist, commit, now.pointer)
+    return is_published(persist, ref.name, commit)
 
 
 def is_current(persist: Persist, ref: Ref) -> bool:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from morag.backend.base import Ref
-from morag.errors import BadRequest, ReferenceAlreadyExists, ReferenceNotFound
+from morag.errors import (
+    BadRequest,
+    ReferenceAlreadyExists,
+    ReferenceNotFound,
+    RetriesExhausted,
+    StoreBusy,
+)
 from morag.index.keys import key_text, text_key, text_range
 from morag.index.layered import index_of
 from morag.index.ops import payload_of, value_of
@@ -23,6 +29,7 @@ from morag.logic.commits import Add, CommitConflicts, Draft, Remove
 from morag.logic.history import head_commit
 from morag.logic.internal import REFS, commit_internal, internal_draft, is_current
 from morag.logic.reflog import RefOperation
+from morag.model.names import split_full_name
 from morag.model.times import instant_text
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import RefObj
@@ -30,7 +37,7 @@ from morag.persist.objects import RefObj
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from morag.backend.base import ObjId
+    from morag.backend.base import LogRow, ObjId
     from morag.index.layered import CommitIndex
     from morag.logic.reflog import RefLog
     from morag.logic.retry import Retries
@@ -76,7 +83,7 @@ class References:
     def get(self, name: str) -> Ref:
         ref = self.find(name)
         if ref is None:
-            raise ReferenceNotFound.named(name)
+            raise ReferenceNotFound.named(_short(name))
         return ref
 
     def list(
@@ -92,14 +99,15 @@ class References:
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
     ) -> Ref:
         _check_not_internal(name)
-        ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
-        line = self._ref_log.line(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, pointer, who)
         with self._lock:
             if self.find(name) is not None:
-                raise ReferenceAlreadyExists.named(name)
+                raise ReferenceAlreadyExists.named(_short(name))
+            # Only now: a drop that we had to wait for must not seem younger than this.
+            ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
+            line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
             for _ in self._retries.attempts("create reference"):
-                if self._persist.swap_ref(name, None, ref, [line]):
+                if self._swapped(name, None, ref, [line]):
                     return ref
                 # A reader may have mended it before we came to it, perhaps from an older commit.
                 found = self._persist.ref(name)
@@ -115,7 +123,7 @@ class References:
             ref.name, RefOperation.ASSIGN_REFERENCE, ref.pointer, pointer, who
         )
         moved = self._persist.moved(ref, pointer)
-        if not self._persist.swap_ref(ref.name, ref, moved, [line]):
+        if not self._swapped(ref.name, ref, moved, [line]):
             raise RefMoved(self.get(ref.name))
         return moved
 
@@ -129,10 +137,61 @@ class References:
             line = self._ref_log.line(
                 name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who
             )
-            if not self._persist.swap_ref(name, ref, marked, [line]):
+            if not self._swapped(name, ref, marked, [line]):
                 raise RefMoved(self.get(name))
             self._finish_drop(marked)
             return ref
+
+    # Swaps whose reply may be lost
+
+    def _swapped(
+        self, name: str, expected: Ref | None, new: Ref | None, lines: Sequence[LogRow] = ()
+    ) -> bool:
+        """Swap, and look before a failure is believed: the reply may be lost, but not the deed."""
+        pending: StoreBusy | None = None
+        try:
+            for _ in self._retries.attempts("move reference"):
+                try:
+                    if self._persist.swap_ref(name, expected, new, lines):
+                        return True
+                    if not self._is_done(name, expected, new):
+                        return False
+                    # Without a failure it may be the deed of another, who has told of it. Two
+                    # who tell of a creation write the same line.
+                    if pending is not None or expected is None:
+                        self._persist.append_log(lines)
+                    return True
+                except StoreBusy as busy:
+                    pending = busy
+                except Exception:
+                    if not self._is_done(name, expected, new):
+                        raise
+                    self._persist.append_log(lines)
+                    return True
+        except RetriesExhausted as exhausted:
+            raise exhausted from pending
+        raise AssertionError("the attempts end by an error")
+
+    def _is_done(self, name: str, expected: Ref | None, new: Ref | None) -> bool:
+        """Whether the store is as the swap would have left it, or was so and went on from there."""
+        now = self._row_for_sure(name)
+        if new is None:
+            return now is None or expected is None or now.identity != expected.identity
+        if now is not None and now.identity == new.identity:
+            return True
+        if new.deleted:
+            # Another finished the drop. The name goes before the row, so it is the name that tells.
+            created = self._created_for_sure(name)
+            return created is None or created.created_micros != new.created_micros
+        return now is not None and expected is not None and _went_on(now, expected, new)
+
+    def _row_for_sure(self, name: str) -> Ref | None:
+        """The row as it is; one that seems absent may only be too young to be seen."""
+        for _ in self._retries.attempts("read reference"):
+            row = self._persist.ref(name)
+            if row is None or is_current(self._persist, row):
+                return row
+        raise AssertionError("the attempts end by an error")
 
     # Mending
 
@@ -156,7 +215,8 @@ class References:
         ref = Ref(
             name, created.initial_pointer, False, created.created_micros, created.extended_info
         )
-        if not self._persist.swap_ref(name, None, ref):
+        # Who created it is not known, but that somebody did shall not be missing from the log.
+        if not self._swapped(name, None, ref, [self._ref_log.creation(ref)]):
             row = self._persist.ref(name)
             return None if row is None or row.deleted else row
         # Had the name been dropped between our look at the names and the insert, then nobody
@@ -168,7 +228,7 @@ class References:
 
     def _finish_drop(self, marked: Ref) -> None:
         self._commit_removal(marked)
-        self._persist.swap_ref(marked.name, marked, None)
+        self._swapped(marked.name, marked, None)
 
     def _created(self, name: str) -> RefObj | None:
         """What the names say about this one, or None if it is not among them."""
@@ -207,7 +267,7 @@ class References:
         try:
             self._commit(draft, [created])
         except CommitConflicts:
-            raise ReferenceAlreadyExists.named(ref.name) from None
+            raise ReferenceAlreadyExists.named(_short(ref.name)) from None
 
     def _commit_removal(self, ref: Ref) -> None:
         key = text_key(ref.name)
@@ -249,3 +309,20 @@ class References:
 def _check_not_internal(name: str) -> None:
     if name.startswith(INTERNAL):
         raise BadRequest(f"'{name}' is reserved for the catalog itself; choose another name")
+
+
+def _short(name: str) -> str:
+    """The name as users know it."""
+    split = split_full_name(name)
+    return name if split is None else split[1]
+
+
+def _went_on(now: Ref, expected: Ref, new: Ref) -> bool:
+    """Whether `now` was `new` before others moved it: then it remembers our very move."""
+    if now.created_micros != new.created_micros or new.pointer == expected.pointer:
+        return False
+    pointers = (now.pointer, *(previous.pointer for previous in now.previous))
+    return any(
+        pointer == new.pointer and previous in new.previous[:1]
+        for pointer, previous in zip(pointers, now.previous, strict=False)
+    )

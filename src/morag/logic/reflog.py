@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from morag.persist.ids import NO_ANCESTOR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from morag.backend.base import Ref
     from morag.persist.persist import Persist
 
 
@@ -61,6 +63,16 @@ class RefLog:
         move = RefMove(name, operation, before, after, who, nanos // 1000, commits)
         # Time first, so that lines sort by it; then chance, so that servers do not meet.
         return LogRow(nanos.to_bytes(8, "big") + self._random_bytes(4), _encode(move))
+
+    def creation(self, ref: Ref, who: str = "") -> LogRow:
+        """The line of a creation, under the same key whoever writes it.
+
+        A reader who inserts the row in the creator's place also writes the line: it stays one.
+        """
+        at, name = ref.created_micros, ref.name
+        move = RefMove(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, ref.pointer, who, at)
+        chance = sha256(name.encode()).digest()[:4]
+        return LogRow((at * 1000).to_bytes(8, "big") + chance, _encode(move))
 
     def read(self, before: str | None = None, limit: int = 100) -> tuple[list[RefMove], str | None]:
         """Moves, newest first, and the token to go on with; no token at the end."""

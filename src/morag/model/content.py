@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
 from morag.errors import BadRequest
 from morag.model.keys import check_elements, check_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _INT32: Final = 1 << 31
 _INT64: Final = 1 << 63
@@ -85,7 +88,6 @@ PAYLOADS: Final[dict[type[Content], int]] = {
 }
 """The number that stands for a content type in an index entry and in a stored value."""
 
-BY_PAYLOAD: Final = {payload: kind for kind, payload in PAYLOADS.items()}
 TYPE_NAMES: Final[dict[int, str]] = {
     payload: str(kind.__struct_config__.tag) for kind, payload in PAYLOADS.items()
 }
@@ -107,15 +109,18 @@ def check_content(content: Content) -> None:
             _check_int(content, "versionId", content.version_id, _INT64)
             _check_int(content, "schemaId", content.schema_id, _INT32)
         case DeltaLakeTable():
-            _check_texts(content, *content.metadata_location_history)
-            _check_texts(content, *content.checkpoint_location_history)
+            _check_listed(content, "metadataLocationHistory", content.metadata_location_history)
+            _check_listed(content, "checkpointLocationHistory", content.checkpoint_location_history)
             _check_optional(content, content.last_checkpoint)
         case Namespace():
+            _check_list(content, "elements", content.elements)
             check_elements("Namespace", content.elements)
             if "." in content.elements:
                 raise BadRequest(
                     f"Namespace '[{', '.join(content.elements)}]' must not contain a '.' element"
                 )
+            if not isinstance(content.properties, dict):
+                raise BadRequest("NAMESPACE: properties must be a dict from text to text")
             _check_texts(content, *content.properties, *content.properties.values())
         case UDF():
             _check_optional(
@@ -150,8 +155,19 @@ def _check_texts(content: Content, *texts: object) -> None:
             check_unicode(type_name(content), text)
 
 
+def _check_listed(content: Content, field: str, texts: Sequence[object]) -> None:
+    _check_list(content, field, texts)
+    _check_texts(content, *texts)
+
+
+def _check_list(content: Content, field: str, value: object) -> None:
+    """A text is a sequence of texts too, which is never what was meant."""
+    if not isinstance(value, tuple | list):
+        raise BadRequest(f"{type_name(content)}: {field} must be a tuple of texts, not {value!r}")
+
+
 def _check_int(content: Content, field: str, value: object, limit: int) -> None:
-    if not isinstance(value, int) or not -limit <= value < limit:
+    if type(value) is not int or not -limit <= value < limit:  # True would be stored as 1.
         raise BadRequest(
             f"{type_name(content)}: {field} must be a whole number from {-limit} to {limit - 1}"
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from morag.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_ELEMENTS: Final = 20
 MAX_LENGTH: Final = 500
@@ -56,12 +59,22 @@ class ContentKey(Struct, frozen=True, gc=False):
 
 def check_key(key: ContentKey) -> None:
     """Refuse a key that the catalog must not store."""
+    check_key_type(key)
     if not key.elements:
         raise BadRequest("Content key must not be empty")
     check_elements("Content key", key.elements)
 
 
-def check_elements(what: str, elements: tuple[str, ...]) -> None:
+def check_key_type(key: object) -> None:
+    """Refuse what is no key at all: it could be neither compared nor shown."""
+    if not isinstance(key, ContentKey) or not isinstance(key.elements, tuple):
+        raise BadRequest(
+            "Content key must be a ContentKey with a tuple of texts, "
+            "such as ContentKey.of('sales', 'orders')"
+        )
+
+
+def check_elements(what: str, elements: Sequence[str]) -> None:
     """The rules that keys and namespaces share."""
     if len(elements) > MAX_ELEMENTS:
         raise BadRequest(f"{what} too long, max allowed number of elements: {MAX_ELEMENTS}")
@@ -82,8 +95,10 @@ def check_elements(what: str, elements: tuple[str, ...]) -> None:
         check_unicode(what, joined)
 
 
-def check_unicode(what: str, text: str) -> None:
+def check_unicode(what: str, text: object) -> None:
     """Half a surrogate pair is no text: it could be neither stored nor sent."""
+    if not isinstance(text, str):
+        raise BadRequest(f"{what} must be a text, not {text!r}")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -94,5 +109,5 @@ def _utf16(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _listed(elements: tuple[str, ...]) -> str:
+def _listed(elements: Sequence[str]) -> str:
     return f"[{', '.join(elements)}]".encode(errors="replace").decode()

@@ -6,9 +6,10 @@ from enum import Enum
 
 from msgspec import Struct
 
+from morag.errors import BadRequest
 from morag.model.conflicts import Conflict
 from morag.model.content import Content
-from morag.model.keys import ContentKey
+from morag.model.keys import ContentKey, check_key_type
 
 
 class MergeBehavior(Enum):
@@ -24,13 +25,19 @@ class MergeKey(Struct, frozen=True, rename="camel"):
     """The behavior for one key.
 
     With `resolved_content` the merge stores that instead of the source's, provided that the target
-    still holds `expected_target_content`.
+    still holds `expected_target_content`. A key that nothing can match is no mistake by itself, as
+    long as it is one of texts.
     """
 
     key: ContentKey
     merge_behavior: MergeBehavior
     expected_target_content: Content | None = None
     resolved_content: Content | None = None
+
+    def __post_init__(self) -> None:
+        check_key_type(self.key)
+        if not all(isinstance(element, str) for element in self.key.elements):
+            raise BadRequest("Content key must consist of texts")
 
 
 class MergedKey(Struct, frozen=True, rename="camel", omit_defaults=True):

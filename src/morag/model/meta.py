@@ -47,6 +47,8 @@ class CommitMeta(
 
 def check_client_meta(meta: CommitMeta) -> None:
     """Refuse metadata that a client must not send."""
+    if not isinstance(meta, CommitMeta):
+        raise BadRequest(f"Commit metadata must be a CommitMeta, not {meta!r}")
     if meta.committer is not None:
         raise BadRequest("Cannot set the committer on the client side. It is set by the server.")
     if meta.commit_time is not None:
@@ -58,15 +60,25 @@ def check_client_meta(meta: CommitMeta) -> None:
             "Cannot set the parent commit hashes on the client side. It is set by the server."
         )
     if meta.author_time is not None:
+        check_unicode("Author time", meta.author_time)
         parse_instant(meta.author_time)
-    for text in (meta.message, *meta.authors, *meta.signed_off_by):
-        if not text.isascii():
+    for people in (meta.authors, meta.signed_off_by):
+        if not isinstance(people, tuple):
+            raise BadRequest(f"Authors and sign-offs must be tuples of texts, not {people!r}")
+    texts: tuple[object, ...] = (meta.message, *meta.authors, *meta.signed_off_by)
+    for text in texts:
+        if not (isinstance(text, str) and text.isascii()):
             check_unicode("Commit metadata", text)
-    for name, values in meta.properties.items():
-        _check_property(name, values)
+    check_headers("Commit properties", meta.properties)
 
 
-def _check_property(name: str, values: object) -> None:
-    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-        raise BadRequest(f"Property '{name}' must have a list of texts as its values")
-    check_unicode("Commit metadata", "".join((name, *values)))
+def check_headers(what: str, headers: object) -> None:
+    """Refuse what commits and tags could not carry beside their message."""
+    if not isinstance(headers, dict):
+        raise BadRequest(f"{what} must be a dict from text to a tuple of texts")
+    for name, values in headers.items():
+        check_unicode(what, name)
+        if not isinstance(values, tuple):
+            raise BadRequest(f"{what}: '{name}' must have a tuple of texts, not {values!r}")
+        for value in values:
+            check_unicode(what, value)

@@ -31,7 +31,7 @@ _DURATION: Final = re.compile(
 
 def check_reference_name(name: str) -> None:
     """Refuse what no reference can be called. `-` is a legal name."""
-    if not _NAME.fullmatch(name):
+    if not _is_text_like(_NAME, name):
         raise BadRequest(NAME_RULE)
 
 
@@ -47,7 +47,7 @@ def check_new_reference_name(name: str) -> None:
 
 def check_hash(text: str) -> str:
     """The hash in lower case. A prefix passes, although it resolves to no commit."""
-    if not _HASH.fullmatch(text):
+    if not _is_text_like(_HASH, text):
         raise BadRequest(HASH_RULE)
     return text.lower()
 
@@ -63,6 +63,10 @@ def split_full_name(full: str) -> tuple[ReferenceKind, str] | None:
         if full.startswith(prefix):
             return kind, full[len(prefix) :]
     return None
+
+
+def _is_text_like(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
 
 
 def check_cutoff_policy(text: str) -> None:

@@ -9,12 +9,12 @@ from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog
+from morag.backend.base import WHOLE, Applied, AppliesAtOnce, KeepsRefLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from morag.backend.base import Applied, Backend, LogRow, ObjId, Ref, RefSwap, Row, Slice
+    from morag.backend.base import Backend, LogRow, ObjId, Ref, RefSwap, Row, Slice
 
 T = TypeVar("T")
 
@@ -26,6 +26,7 @@ class InjectedFault(Exception):
 class Fault(Enum):
     BEFORE = "fails, and nothing was done"
     AFTER = "is done, but the reply is lost"
+    FALSE_AFTER = "is done, but the answer is that it was not: a driver tried it twice"
     BETWEEN = "stops half way: some rows are written or read, the ref is not swapped"
     STALE = "answers with refs as they were one swap ago"
     DELAY = "takes a while"
@@ -33,14 +34,14 @@ class Fault(Enum):
 
 POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
     "read_refs": (Fault.BEFORE, Fault.STALE, Fault.DELAY),
-    "swap_ref": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
+    "swap_ref": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.DELAY),
     "read_rows": (Fault.BEFORE, Fault.DELAY),
     "insert_rows": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
-    "swap_row": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
+    "swap_row": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.DELAY),
     "delete_rows": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "scan_rows": (Fault.BEFORE, Fault.BETWEEN, Fault.DELAY),
     "erase": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
-    "apply": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
+    "apply": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.BETWEEN, Fault.DELAY),
     "append_log": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "read_log": (Fault.BEFORE, Fault.DELAY),
 }
@@ -133,7 +134,8 @@ class FaultyBackend:
 
     def swap_ref(self, repo: str, swap: RefSwap) -> bool:
         fault = self._next("swap_ref")
-        return self._do(fault, lambda: self._swap(repo, swap))
+        swapped = self._do(fault, lambda: self._swap(repo, swap))
+        return swapped and fault is not Fault.FALSE_AFTER
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         return self._do(self._next("read_rows"), lambda: self._backend.read_rows(repo, ids))
@@ -146,7 +148,8 @@ class FaultyBackend:
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         fault = self._next("swap_row")
-        return self._do(fault, lambda: self._backend.swap_row(repo, expected, new))
+        swapped = self._do(fault, lambda: self._backend.swap_row(repo, expected, new))
+        return swapped and fault is not Fault.FALSE_AFTER
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         fault, ids = self._next("delete_rows"), list(ids)
@@ -185,7 +188,9 @@ class FaultyBackend:
                 self._older[repo][swap.name] = before
             return applied
 
-        return self._do(fault, apply)
+        applied = self._do(fault, apply)
+        # The second of two tries finds the unique rows of the first, so none of them is new.
+        return Applied(False) if fault is Fault.FALSE_AFTER and applied.swapped else applied
 
     def _append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         fault = self._next("append_log")

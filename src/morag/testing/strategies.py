@@ -146,7 +146,7 @@ def table(number: int) -> IcebergTable:
     )
 
 
-_wisely = st.sampled_from([True] * 15 + [False])
+_wisely = st.sampled_from([True] * 9 + [False])
 _wish = st.builds(
     Wish,
     st.sampled_from(_MOSTLY * 6 + _SOMETIMES * 5 + _WRONG),

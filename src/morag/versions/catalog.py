@@ -5,22 +5,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from morag.errors import ContentNotFound
+from morag.errors import BadRequest, ContentNotFound
 from morag.index.diff import diff
 from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of
-from morag.index.ops import payload_of, value_of
+from morag.index.ops import value_of
 from morag.model.content import TYPE_NAMES
 from morag.model.keys import check_key
 from morag.model.listed import Diff, Entry
 from morag.persist.objects import Value
 from morag.versions.contents import content_of_value
-from morag.versions.entries import content_id_text
+from morag.versions.entries import content_id_text, type_payload
 from morag.versions.listing import Listing, key_token, token_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from morag.index.layered import CommitIndex
     from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.model.refspecs import RefSpec
@@ -62,7 +63,7 @@ class Catalog:
     ) -> Listing[ContentKey]:
         """Only the keys, which is the fastest way to see what there is."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
-        range = _from_token(contents_range(min_key, max_key, prefix), token)
+        range = _range(min_key, max_key, prefix, (), token)
         keys = (key for raw, _ in index.items(range) if (key := content_key(raw)) is not None)
         return Listing(keys, lambda key: key_token(store_key(key)))
 
@@ -79,12 +80,9 @@ class Catalog:
     ) -> Listing[Entry]:
         """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
-        range = _from_token(contents_range(min_key, max_key, prefix, keys), token)
-        found = (
-            (key, op)
-            for raw, op in index.items(range)
-            if (key := content_key(raw)) is not None and (not keys or key in keys)
-        )
+        range = _range(min_key, max_key, prefix, keys, token)
+        stored = _lookup(index, keys, range) if keys else index.items(range)
+        found = ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
         return Listing(self._entries(found, with_content), _entry_token)
 
     def diff(
@@ -101,11 +99,12 @@ class Catalog:
         """What changed from one commit to the other, in key order."""
         one = index_of(self._persist, self._resolver.resolve(before).commit)
         other = index_of(self._persist, self._resolver.resolve(after).commit)
-        range = _from_token(contents_range(min_key, max_key, prefix, keys), token)
+        range = _range(min_key, max_key, prefix, keys, token)
+        wanted = frozenset(keys)
         found = (
             (key, was, now)
             for raw, was, now in diff(one, other, range)
-            if (key := content_key(raw)) is not None and (not keys or key in keys)
+            if (key := content_key(raw)) is not None and (not wanted or key in wanted)
         )
         return Listing(self._diffs(found), lambda item: key_token(store_key(item.key)))
 
@@ -114,12 +113,14 @@ class Catalog:
     ) -> Iterator[Entry]:
         if not with_content:
             for key, op in found:
-                yield Entry(key, TYPE_NAMES[payload_of(op)], content_id_text(self._persist, op))
+                type = TYPE_NAMES[type_payload(self._persist, op)]
+                yield Entry(key, type, content_id_text(self._persist, op))
             return
         while batch := list(islice(found, _VALUES_AT_ONCE)):
             contents = self._contents(op for _, op in batch)
             for (key, op), content in zip(batch, contents, strict=True):
-                yield Entry(key, TYPE_NAMES[payload_of(op)], content.id or "", content)
+                type = TYPE_NAMES[type_payload(self._persist, op)]
+                yield Entry(key, type, content.id or "", content)
 
     def _diffs(
         self, found: Iterator[tuple[ContentKey, bytes | None, bytes | None]]
@@ -143,5 +144,28 @@ def _entry_token(entry: Entry) -> str:
     return key_token(store_key(entry.key))
 
 
-def _from_token(range: KeyRange, token: str | None) -> KeyRange:
+def _lookup(
+    index: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
+) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of those keys that exist within the range, in key order."""
+    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
+    while batch := list(islice(wanted, _VALUES_AT_ONCE)):
+        index.preload(batch)
+        for raw in batch:
+            op = index.get(raw)
+            if op is not None:
+                yield raw, op
+
+
+def _range(
+    min_key: ContentKey | None,
+    max_key: ContentKey | None,
+    prefix: ContentKey | None,
+    keys: Iterable[ContentKey],
+    token: str | None,
+) -> KeyRange:
+    """What a client asked for, from where it stopped the last time."""
+    if prefix is not None and (min_key is not None or max_key is not None):
+        raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")
+    range = contents_range(min_key, max_key, prefix, keys)
     return range.within(KeyRange(token_key(token))) if token else range

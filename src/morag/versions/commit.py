@@ -22,7 +22,9 @@ from morag.persist.objects import Unique
 from morag.versions.contents import value_of_content
 from morag.versions.entries import (
     content_id_text,
+    is_legacy,
     reference_conflict,
+    type_payload,
     uuid_text,
 )
 from morag.versions.lanes import Attempt
@@ -195,7 +197,7 @@ class _Steps:
             self.removes.append(Remove(key, 0, NO_ANCESTOR))
             return
         self._deleted_ids[content_id_text(self._persist, op)] = op
-        self.deleted[operation.key] = payload_of(op)
+        self.deleted[operation.key] = type_payload(self._persist, op)
         self.removes.append(Remove(key, payload_of(op), value_of(op), content_id_of(op)))
 
     def unchanged(self, key: bytes) -> None:
@@ -233,16 +235,32 @@ class _Steps:
                 f"Key '{operation.key}' already exists with content ID {known}, which is "
                 f"different from the content ID {id} in the operation"
             )
-        _check_same_type(operation, existing)
-        self._add(key, operation, operation.content, content_id_of(existing), value_of(existing))
+        _check_same_type(operation, type_payload(self._persist, existing))
+        self._add(
+            key,
+            operation,
+            operation.content,
+            content_id_of(existing),
+            value_of(existing),
+            legacy=is_legacy(existing),
+        )
 
     def _rename(self, key: bytes, operation: Put, id: str) -> None:
         source = self._deleted_ids.pop(id, None)
         if source is None:
             raise BadRequest(f"New value for key '{operation.key}' must not have a content ID")
-        _check_same_type(operation, source)
-        self._add(key, operation, operation.content, content_id_of(source), None, renamed=True)
-        self.created[operation.key] = payload_of(source)
+        payload = type_payload(self._persist, source)
+        _check_same_type(operation, payload)
+        self._add(
+            key,
+            operation,
+            operation.content,
+            content_id_of(source),
+            None,
+            renamed=True,
+            legacy=is_legacy(source),
+        )
+        self.created[operation.key] = payload
 
     def _add(
         self,
@@ -251,23 +269,25 @@ class _Steps:
         content: Content,
         content_id: bytes,
         expected: ObjId | None,
+        *,
         renamed: bool = False,
+        legacy: bool = False,
     ) -> None:
         assert content.id is not None, "content without an id is created, and gets one"
         if content.id in self._used_ids:
             raise BadRequest(f"Duplicate content ID: {content.id} for key: {operation.key}")
         self._used_ids.add(content.id)
         if operation.expected_content is not None:
-            expected = value_of_content(operation.expected_content).id
-        value = value_of_content(content)
+            expected = value_of_content(operation.expected_content, legacy=legacy).id
+        value = value_of_content(content, legacy=legacy)
         self.values.append(value)
         self.adds.append(Add(key, value.payload, value.id, content_id, expected, renamed))
 
 
-def _check_same_type(operation: Put, existing: bytes) -> None:
+def _check_same_type(operation: Put, existing: int) -> None:
     payload = PAYLOADS[type(operation.content)]
-    if payload != payload_of(existing):
-        was = TYPE_NAMES.get(payload_of(existing), "unknown")
+    if payload != existing:
+        was = TYPE_NAMES.get(existing, "unknown")
         raise BadRequest(
             f"Key '{operation.key}' holds content of type {was}, which cannot become "
             f"{TYPE_NAMES[payload]}; delete it and put the new content without an ID"

@@ -29,14 +29,14 @@ _ID: Final = 5
 _NAMESPACE: Final = 6
 _UDF: Final = 7
 _STATES: Final = frozenset({_OLD_POINTER, _TABLE, _VIEW, _DELTA, _NAMESPACE, _UDF})
-_LEGACY_PAYLOAD: Final = 0
+LEGACY_PAYLOAD: Final = 0
 
 
-def value_of_content(content: Content) -> Value:
+def value_of_content(content: Content, *, legacy: bool = False) -> Value:
     """The stored form. Equal content has equal bytes, and hence one value id.
 
     Fields stand in the order of their numbers and none is written that says nothing: "no change"
-    and merges rely on it.
+    and merges rely on it. The value for a legacy entry has that entry's payload, and not its own.
     """
     id = content.id
     if id is None:
@@ -46,7 +46,8 @@ def value_of_content(content: Content) -> Value:
     state, id_text = encode(content), id.encode()
     state = tag + varint(len(state)) + state
     id_field = _ID_TAG + varint(len(id_text)) + id_text
-    return Value(id, PAYLOADS[kind], state + id_field if tag < _ID_TAG else id_field + state)
+    payload = LEGACY_PAYLOAD if legacy else PAYLOADS[kind]
+    return Value(id, payload, state + id_field if tag < _ID_TAG else id_field + state)
 
 
 def content_of_value(value: Value) -> Content:
@@ -78,7 +79,7 @@ def _decode(value: Value) -> Content:
         raise ValueError(f"it holds {len(states)} contents")
     ((number, state),) = states.items()
     content = _DECODERS[number](id, _Fields(state))
-    if value.payload not in (PAYLOADS[type(content)], _LEGACY_PAYLOAD):
+    if value.payload not in (PAYLOADS[type(content)], LEGACY_PAYLOAD):
         raise ValueError(f"payload {value.payload} does not belong to {type(content).__name__}")
     return content
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import ReferenceConflict
 from morag.index.keys import content_key, key_text
-from morag.index.ops import content_id_of, value_of
+from morag.index.ops import content_id_of, payload_of, value_of
 from morag.model.conflicts import Conflict, ConflictType
+from morag.model.content import PAYLOADS
 from morag.persist.ids import NO_CONTENT_ID
 from morag.persist.objects import Value
+from morag.versions.contents import LEGACY_PAYLOAD, content_of_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from morag.logic.commits import KeyConflict
     from morag.persist.persist import Persist
-
-_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 _MESSAGES: Final = {
     ConflictType.KEY_EXISTS: "{} already exists",
@@ -31,19 +30,28 @@ _MESSAGES: Final = {
 }
 
 
-def content_id_bytes(content_id: str) -> bytes:
-    """A content id as an index holds it: only UUIDs fit, in their usual spelling."""
-    if _UUID.fullmatch(content_id) is None:
-        return NO_CONTENT_ID
-    return bytes.fromhex(content_id.replace("-", ""))
-
-
 def content_id_text(persist: Persist, op: bytes) -> str:
     """The content id of an entry. One that is no UUID is only in the value."""
     id = content_id_of(op)
     if id == NO_CONTENT_ID:
         return persist.fetch(Value, value_of(op)).content_id
     return uuid_text(id)
+
+
+def type_payload(persist: Persist, op: bytes) -> int:
+    """The payload that an entry's content has. A legacy entry does not tell: its value does."""
+    if is_legacy(op):
+        content = content_of_value(persist.fetch(Value, value_of(op)))
+        return PAYLOADS[type(content)]
+    return payload_of(op)
+
+
+def is_legacy(op: bytes) -> bool:
+    """Whether the entry is from the time before payloads.
+
+    It stays so when its content changes, and its values with it: others compare payloads.
+    """
+    return payload_of(op) == LEGACY_PAYLOAD
 
 
 def uuid_text(id: bytes) -> str:

@@ -18,7 +18,14 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from morag.backend.base import UNIQUE_KIND
-from morag.errors import ReferenceNotFound, RetriesExhausted, ServiceUnavailable, StoreBusy
+from morag.errors import (
+    BadRequest,
+    MoragError,
+    ReferenceNotFound,
+    RetriesExhausted,
+    ServiceUnavailable,
+    StoreBusy,
+)
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.objects import Commit, Obj
@@ -218,7 +225,7 @@ class BatchWriter:
                 try:
                     ref = self._references.find(name)
                     if ref is None:
-                        raise ReferenceNotFound.named(branch)
+                        raise self._no_such_branch(branch)
                     if self._write_once(ref, batch, tries):
                         return
                 except UniqueTaken as taken:
@@ -229,6 +236,11 @@ class BatchWriter:
                     pending = busy
         except RetriesExhausted as exhausted:
             raise exhausted from pending
+
+    def _no_such_branch(self, name: str) -> MoragError:
+        if self._references.find(full_name("TAG", name)) is not None:
+            return BadRequest(f"'{name}' is a tag; only a branch can be changed")
+        return ReferenceNotFound.named(name)
 
     def _write_once(self, ref: Ref, batch: Sequence[Ticket], tries: _Tries) -> bool:
         """False if another server moved the reference: the batch is to be tried on the new head."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from morag.index.keys import content_key
 from morag.index.layered import index_of
@@ -20,7 +20,7 @@ from morag.versions.metas import meta_of
 from morag.versions.resolve import object_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from morag.backend.base import ObjId
     from morag.logic.consistency import CommitStatus
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from morag.persist.objects import Commit
     from morag.persist.persist import Persist
     from morag.versions.resolve import Resolver
+
+_T = TypeVar("_T")
 
 
 class History:
@@ -45,9 +47,8 @@ class History:
     ) -> Listing[LogEntry]:
         """The commit and its first parents, newest first, down to the hash `until`, inclusive."""
         commits = history.log(self._persist, self._start(at, token))
-        entries = (
-            self._entry(commit, with_operations) for commit in _down_to(commits, _hash(until))
-        )
+        wanted = _down_to(commits, _hash(until), lambda commit: commit.id.hex())
+        entries = (self._entry(commit, with_operations) for commit in wanted)
         return Listing(entries, lambda entry: entry.meta.hash or "")
 
     def hashes(
@@ -55,8 +56,8 @@ class History:
     ) -> Listing[str]:
         """Only the hashes, at a twentieth of the reads."""
         limit = _hash(until)
-        ids = history.log_ids(self._persist, self._start(at, token))
-        return Listing(_hashes_down_to(ids, limit), str)
+        hashes = (id.hex() for id in history.log_ids(self._persist, self._start(at, token)))
+        return Listing(_down_to(hashes, limit, str), str)
 
     def merge_base(self, one: str | RefSpec, other: str | RefSpec) -> str | None:
         """The hash of the best common ancestor over all parents."""
@@ -92,17 +93,10 @@ class History:
                 yield Delete(key) if content is None else Put(key, content)
 
 
-def _down_to(commits: Iterator[Commit], last: str | None) -> Iterator[Commit]:
-    for commit in commits:
-        yield commit
-        if commit.id.hex() == last:
-            return
-
-
-def _hashes_down_to(ids: Iterator[ObjId], last: str | None) -> Iterator[str]:
-    for id in ids:
-        yield id.hex()
-        if id.hex() == last:
+def _down_to(items: Iterator[_T], last: str | None, hash: Callable[[_T], str]) -> Iterator[_T]:
+    for item in items:
+        yield item
+        if hash(item) == last:
             return
 
 

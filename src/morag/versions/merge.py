@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from morag.errors import ReferenceNotFound
@@ -99,12 +100,22 @@ class MergeRequest:
     def _unmerged(self, head: Commit | None) -> list[Commit]:
         """The source's first parents that the target has not got yet, oldest first.
 
-        Having a commit means having all below it, so the border is found by bisection.
+        Having a commit means having all below it, so the border is found by ever longer leaps from
+        the tip and by bisection within the last one: no more is read than twice what is merged.
         """
         assert head is not None, "there is a merge base"
         assert self._source is not None, "there is a merge base"
-        chain = list(history.log_ids(self._persist, self._source.id))
-        border = bisect_left(chain, True, key=lambda commit: self._is_merged(head, commit))
+        ids = history.log_ids(self._persist, self._source.id)
+        chain = [next(ids)]  # The source itself, which is no merge base.
+        unmerged = 1
+        while leap := list(islice(ids, len(chain))):
+            chain += leap
+            if self._is_merged(head, chain[-1]):
+                break
+            unmerged = len(chain)
+        border = bisect_left(
+            chain, True, unmerged, key=lambda commit: self._is_merged(head, commit)
+        )
         return self._persist.fetch_all(Commit, chain[:border])[::-1]
 
     def _is_merged(self, head: Commit, id: ObjId) -> bool:

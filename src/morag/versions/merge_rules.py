@@ -12,7 +12,7 @@ from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import NAMESPACE_PAYLOAD, check_content
 from morag.model.merging import MergeBehavior, MergedKey, MergeKey
 from morag.versions.contents import value_of_content
-from morag.versions.entries import conflict_of, content_id_text
+from morag.versions.entries import conflict_of, content_id_text, is_legacy, type_payload
 from morag.versions.metas import headers_of
 from morag.versions.namespaces import check_namespaces
 
@@ -150,7 +150,11 @@ class SourceChanges:
     ) -> None:
         rule = self._rules.of(key)
         wanted = rule.expected_target_content
-        expected = None if wanted is None else value_of_content(wanted).id
+        expected = None
+        if wanted is not None:
+            known = was or now
+            legacy = known is not None and is_legacy(known)
+            expected = value_of_content(wanted, legacy=legacy).id
         if was is not None and (now is None or content_id_of(was) != content_id_of(now)):
             remove = Remove(raw, payload_of(was), expected or value_of(was), content_id_of(was))
             self.removes.append(remove)
@@ -158,7 +162,7 @@ class SourceChanges:
             return
         value = value_of(now)
         if rule.resolved_content is not None:
-            resolved = value_of_content(rule.resolved_content)
+            resolved = value_of_content(rule.resolved_content, legacy=is_legacy(now))
             self.values.append(resolved)
             value = resolved.id
         base = None if was is None else value_of(was)
@@ -176,15 +180,11 @@ class SourceChanges:
 
     def _resolve(self, conflict: KeyConflict) -> Resolution:
         wanted, existing = conflict.wanted, conflict.existing
-        if (
-            conflict.type is ConflictType.KEY_EXISTS
-            and wanted is not None
-            and existing is not None
-            and payload_of(wanted) == payload_of(existing)
-        ):
-            if value_of(wanted) == value_of(existing):
+        if conflict.type is ConflictType.KEY_EXISTS and wanted is not None and existing is not None:
+            types = [type_payload(self._persist, op) for op in (wanted, existing)]
+            if types[0] == types[1] and value_of(wanted) == value_of(existing):
                 return Resolution.DROP  # Both sides added the very same content.
-            if payload_of(wanted) == NAMESPACE_PAYLOAD:
+            if types == [NAMESPACE_PAYLOAD, NAMESPACE_PAYLOAD]:
                 return Resolution.APPLY  # Both sides created the namespace: the source's stays.
         rule = self._rules.of(_content_key(conflict.key))
         found = None
@@ -206,9 +206,9 @@ def check_target_namespaces(
     for raw, op in operations:
         key = _content_key(raw)
         if not exists(op):
-            deleted[key] = payload_of(op)
+            deleted[key] = type_payload(persist, op)
         elif target.get(raw) is None:
-            created[key] = payload_of(op)
+            created[key] = type_payload(persist, op)
     check_namespaces(target, created, deleted)
 
 

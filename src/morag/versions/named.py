@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
@@ -13,7 +13,14 @@ from morag.logic.consistency import CommitStatus, Consistency, check_log, check_
 from morag.logic.references import RefMoved
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.keys import check_unicode
-from morag.model.names import check_new_reference_name, full_name, split_full_name
+from morag.model.meta import check_headers
+from morag.model.names import (
+    check_hash,
+    check_new_reference_name,
+    check_reference_name,
+    full_name,
+    split_full_name,
+)
 from morag.model.references import (
     Reference,
     ReferenceMetadata,
@@ -36,6 +43,9 @@ if TYPE_CHECKING:
     from morag.model.refspecs import RefSpec
     from morag.persist.persist import Persist
     from morag.versions.resolve import Resolver
+
+
+_MOST_MOVES: Final = 1 << 31  # More than a page can hold, and a number that every store can take.
 
 
 class ReferenceHistory(Struct, frozen=True):
@@ -74,6 +84,11 @@ class NamedReferences:
 
         The bounds are names and need a `kind` to make sense; both belong to the listing.
         """
+        if kind not in (None, "BRANCH", "TAG"):
+            raise BadRequest(f"Kind of references must be BRANCH or TAG, not {kind!r}")
+        for bound in (prefix, start, end):
+            if bound is not None:
+                check_unicode("Bounds of names", bound)
         if kind is None and (prefix or start is not None or end is not None):
             raise BadRequest("Say which kind of references the names are: BRANCH or TAG")
         root = "refs/" if kind is None else full_name(kind, "")
@@ -97,6 +112,7 @@ class NamedReferences:
 
     def note(self, tag: str) -> TagNote | None:
         """What the tag carries beside its commit."""
+        check_reference_name(tag)
         ref = self._references.get(full_name("TAG", tag))
         if ref.extended_info is None:
             return None
@@ -108,8 +124,9 @@ class NamedReferences:
     ) -> Reference:
         """Point a reference elsewhere, if it is at the expected hash."""
         check_unicode("who", who)
+        wanted = None if expected is None else check_hash(expected)
         kind, ref = self._resolver.named(name)
-        _check_at(name, ref, expected)
+        _check_at(name, ref, wanted)
         target = self._resolver.resolve(to).id
         try:
             moved = self._references.move(ref, target, who)
@@ -120,10 +137,11 @@ class NamedReferences:
     def delete(self, name: str, expected: str | None = None, *, who: str = "") -> Reference:
         """Drop a reference that is at the expected hash. Its commits stay."""
         check_unicode("who", who)
+        wanted = None if expected is None else check_hash(expected)
         kind, ref = self._resolver.named(name)
         if kind == "BRANCH" and name == self._persist.settings.default_branch:
             raise BadRequest(f"Default branch '{name}' cannot be deleted.")
-        _check_at(name, ref, expected)
+        _check_at(name, ref, wanted)
         try:
             self._references.drop(ref.name, ref.pointer, who)
         except RefMoved as elsewhere:
@@ -165,7 +183,7 @@ class NamedReferences:
         """The ref-log, newest first."""
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
-        moves, following = self._ref_log.read(token, limit)
+        moves, following = self._ref_log.read(token, min(limit, _MOST_MOVES))
         return Page(tuple(_log_entry(move) for move in moves), following)
 
     def _create(
@@ -210,12 +228,17 @@ def _token(reference: Reference) -> str:
 
 
 def _check_note(note: TagNote) -> None:
-    texts = (text for name, values in note.headers.items() for text in (name, *values))
-    check_unicode("Tag note", "".join((note.message or "", *texts)))
+    if not isinstance(note, TagNote):
+        raise BadRequest(f"Tag note must be a TagNote, not {note!r}")
+    if note.message is not None:
+        check_unicode("Tag note", note.message)
+    check_headers("Tag note", note.headers)
+    if not isinstance(note.signature, bytes | None):
+        raise BadRequest("Tag note: the signature must be bytes")
 
 
 def _check_at(name: str, ref: Ref, expected: str | None) -> None:
-    if expected is not None and expected.lower() != ref.pointer.hex():
+    if expected is not None and expected != ref.pointer.hex():
         raise _unexpected(name, expected, ref)
 
 

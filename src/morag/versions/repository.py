@@ -64,6 +64,7 @@ class Repository:
         self._resolver = Resolver(self._persist, references)
         writer = BatchWriter(self._persist, references, ref_log, retries)
         self._lanes = Lanes(writer, settings.lane_batch)
+        self.default_branch = read_description(self._persist).default_branch_name
 
         self.references = NamedReferences(self._persist, references, self._resolver, ref_log)
         self.contents = Catalog(self._persist, self._resolver)
@@ -109,7 +110,7 @@ class Repository:
         return CommitRequest(
             self._persist,
             branch,
-            operations,
+            tuple(operations),  # It may be a generator, and is walked more than once.
             completed(meta, committer, self._now()),
             self._expected(branch, expected),
             self._world.new_uuid,
@@ -131,6 +132,7 @@ class Repository:
     ) -> MergeResult:
         """Bring everything that `source` changed since it parted from the branch."""
         check_reference_name(into)
+        keys = tuple(keys)
         _check_resolving(keys, squash)
         check_unicode("Committer", committer)
         if meta is not None:
@@ -174,6 +176,7 @@ class Repository:
         `meta` overrides what a single or a squashed commit says; several keep their own words.
         """
         check_reference_name(into)
+        hashes, keys = tuple(hashes), tuple(keys)
         if not hashes:
             raise BadRequest("No hashes given to transplant.")
         if meta is not None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from morag.backend.base import ObjId, Ref
 from morag.errors import BadRequest, ReferenceNotFound, RepositoryCorrupt
 from morag.logic import history
-from morag.model.names import ReferenceKind, full_name
+from morag.model.names import HASH_RULE, ReferenceKind, check_reference_name, full_name
 from morag.model.refspecs import RefSpec, Relative, RelativeKind, parse_ref_spec
 from morag.model.times import parse_header_time
 from morag.persist.ids import NO_ANCESTOR
@@ -44,6 +44,7 @@ class Resolver:
 
     def named(self, name: str) -> tuple[ReferenceKind, Ref]:
         """The branch of that name, or else the tag."""
+        check_reference_name(name)
         branch, tag = full_name("BRANCH", name), full_name("TAG", name)
         ref = self._references.find_first([branch, tag])
         if ref is None:
@@ -52,7 +53,7 @@ class Resolver:
 
     def resolve(self, spec: RefSpec | str) -> Resolved:
         """A hash beside a name is not checked to be on it; whoever writes checks that."""
-        spec = parse_ref_spec(spec) if isinstance(spec, str) else spec
+        spec = _ref_spec(spec)
         kind, ref = (None, None) if spec.name is None else self.named(spec.name)
         if spec.hash is not None:
             commit = history.find_commit(self._persist, object_id(spec.hash))
@@ -66,7 +67,7 @@ class Resolver:
 
     def locate(self, spec: RefSpec | str) -> ObjId:
         """The id of a commit, also of one that turns out to be unreadable."""
-        spec = parse_ref_spec(spec) if isinstance(spec, str) else spec
+        spec = _ref_spec(spec)
         try:
             return self.resolve(spec).id
         except RepositoryCorrupt:
@@ -97,7 +98,18 @@ def object_id(hash: str) -> ObjId:
     """A hash as the id that it is. Shortened hashes are legal, but there is no such commit."""
     if len(hash) != 64:
         raise ReferenceNotFound.commit(hash)
-    return ObjId(bytes.fromhex(hash))
+    try:
+        return ObjId(bytes.fromhex(hash))
+    except ValueError:
+        raise BadRequest(HASH_RULE) from None
+
+
+def _ref_spec(spec: RefSpec | str) -> RefSpec:
+    if isinstance(spec, str):
+        return parse_ref_spec(spec)
+    if not isinstance(spec, RefSpec):
+        raise BadRequest(f"A place must be a text such as 'main' or 'main~2', not {spec!r}")
+    return spec
 
 
 def _created_nanos(commit: Commit) -> int:

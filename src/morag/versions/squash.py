@@ -47,7 +47,11 @@ class Squash:
         )
         built = changes.build(head, meta, merge_parents)
         done = index_of(persist, built.commit).operations()
-        check_target_namespaces(persist, index_of(persist, head), done)
+        persist.stage(changes.values)  # Of a legacy entry only the value tells the type.
+        try:
+            check_target_namespaces(persist, index_of(persist, head), done)
+        finally:
+            persist.unstage(changes.values)
         self._rules.check_used(changes.touched | dropped, changes.added)
         if built.changes:
             self.commits = [built.commit]

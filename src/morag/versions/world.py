@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from uuid import uuid4
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -17,6 +17,6 @@ class World(Struct, frozen=True, kw_only=True):
     clock_nanos: Callable[[], int] = time.time_ns
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    random: Random = Random()
+    random: Random = field(default_factory=Random)  # Each its own, or all would pause in step.
     random_bytes: Callable[[int], bytes] = os.urandom
     new_uuid: Callable[[], bytes] = lambda: uuid4().bytes

@@ -1,0 +1,214 @@
+"""Creating, assigning and dropping references while replies get lost: done is done, told once."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.errors import ReferenceConflict, ReferenceNotFound
+from morag.testing.faults import Fault, FaultyBackend, InjectedFault
+from morag.versions.world import World
+from tests.safety.sound import found_names, in_thread, put
+from tests.safety.test_faults import (
+    NO_FAULTS,
+    QUICK,
+    BusyBackend,
+    OthersOnTop,
+    Store,
+    Upcoming,
+)
+
+if TYPE_CHECKING:
+    from morag.versions.repository import Repository
+
+LOST = [Fault.AFTER, Fault.FALSE_AFTER]
+
+
+@pytest.fixture(params=[False, True], ids=["apply", "weak"])
+def weak(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(params=[FaultyBackend, BusyBackend])
+def store(request: pytest.FixtureRequest, weak: bool) -> Store:
+    """With a branch `dev` that is one commit behind `main`."""
+    store = Store(request.param, weak, QUICK, World())
+    store.repo.commit("main", [put("a")], "a")
+    store.repo.references.create_branch("dev", "main")
+    store.repo.commit("main", [put("b")], "b")
+    return store
+
+
+def lines(repo: Repository, name: str, operation: str) -> list[str]:
+    """Who did it, each time that it was done."""
+    return [
+        move.who
+        for move in repo.references.moves().items
+        if (move.reference.name, move.operation) == (name, f"{operation}_REFERENCE")
+    ]
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_an_assign_whose_reply_is_lost_is_done(store: Store, fault: Fault) -> None:
+    plan = store.backend.plan = Upcoming({store.swap: [fault]})
+    hash = store.repo.references.assign("dev", "main", who="ann").hash
+    assert plan.is_over
+    assert store.other().references.get("dev").hash == hash
+    if fault is Fault.AFTER or not store.weak:
+        assert lines(store.other(), "dev", "ASSIGN") == ["ann"]
+
+
+def test_an_assign_whose_reply_is_lost_is_done_with_others_on_top(store: Store) -> None:
+    other = store.other()
+    main = store.repo.references.get("main").hash
+
+    def commit() -> None:
+        other.commit("dev", [put("c")], "c")
+
+    store.backend.plan = OthersOnTop(store.swap, commit)
+    assert store.repo.references.assign("dev", "main").hash == main
+    assert [entry.meta.message for entry in other.history.log("dev")] == ["c", "b", "a"]
+
+
+def test_an_assign_that_lost_is_no_success(store: Store) -> None:
+    other = store.other()
+
+    class Rival:
+        def fault(self, method: str, call: int) -> Fault | None:
+            if method == store.swap:
+                store.backend.plan = NO_FAULTS
+                other.commit("dev", [put("c")], "c")
+            return None
+
+    store.backend.plan = Rival()
+    with pytest.raises(ReferenceConflict):
+        store.repo.references.assign("dev", "main")
+    assert lines(other, "dev", "ASSIGN") == []
+
+
+@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("passed", range(3))
+def test_a_drop_whose_reply_is_lost_is_done(store: Store, fault: Fault, passed: int) -> None:
+    """Of marking the row, of the commit, or of removing the row."""
+    swaps = [*[None] * passed, fault]
+    if store.weak:
+        plan = Upcoming({"swap_ref": swaps})
+    else:  # The row is removed by a mere swap.
+        plan = Upcoming({"swap_ref": [fault]} if passed == 2 else {"apply": swaps})
+    store.backend.plan = plan
+    store.repo.references.delete("dev", who="ann")
+    assert plan.is_over
+    assert found_names(store.other(), ["dev"]) == set()
+    if fault is Fault.AFTER or not store.weak:
+        assert lines(store.other(), "dev", "DELETE") == ["ann"]
+
+
+def test_a_drop_that_another_finished_is_done(store: Store) -> None:
+    other = store.other()
+
+    def look() -> None:
+        with suppress(ReferenceNotFound):
+            other.references.get("dev")
+        other.references.create_branch("dev", "main")
+
+    store.backend.plan = OthersOnTop(store.swap, look)
+    store.repo.references.delete("dev")
+    assert found_names(other, ["dev"]) == {"dev"}  # The younger one.
+
+
+@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("passed", range(2))
+def test_a_create_whose_reply_is_lost_is_done(store: Store, fault: Fault, passed: int) -> None:
+    """Of the commit, or of inserting the row."""
+    plan = store.backend.plan = Upcoming({store.swap: [*[None] * passed, fault]})
+    store.repo.references.create_branch("new", "main", who="ann")
+    assert plan.is_over
+    assert found_names(store.other(), ["new"]) == {"new"}
+    assert lines(store.other(), "new", "CREATE") == ["ann"]
+
+
+def swap_then(store: Store, look: Fault) -> Upcoming:
+    """Lose the reply of the commit of a name, and then the look for it."""
+    store.backend.plan = NO_FAULTS
+    reads = store.backend._calls["read_refs"]
+    store.repo.references.create_branch("counted", "main")
+    before = store.backend._calls["read_refs"] - reads
+    lost = Fault.AFTER if type(store.backend) is BusyBackend else Fault.FALSE_AFTER
+    # Nothing is read after the commit when all is well, so the next read is the look.
+    return Upcoming({store.swap: [lost], "read_refs": [*[None] * before, look]})
+
+
+def test_a_create_knows_its_own_commit_after_a_stale_look(store: Store) -> None:
+    plan = store.backend.plan = swap_then(store, Fault.STALE)
+    store.repo.references.create_branch("new", "main")
+    assert plan.is_over
+    assert found_names(store.other(), ["new"]) == {"new"}
+
+
+def test_a_create_knows_its_own_commit_after_a_lost_look(weak: bool) -> None:
+    store = Store(BusyBackend, weak, QUICK, World())
+    plan = store.backend.plan = swap_then(store, Fault.BEFORE)
+    store.repo.references.create_branch("new", "main")
+    assert plan.is_over
+    assert found_names(store.other(), ["new"]) == {"new"}
+
+
+def test_a_create_that_was_cut_short_is_in_the_log_once(weak: bool) -> None:
+    store = Store(FaultyBackend, weak, QUICK, World())
+    store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
+    with pytest.raises(InjectedFault):
+        store.repo.references.create_branch("new", "main", who="ann")
+    assert lines(store.other(), "new", "CREATE") == []
+    assert found_names(store.other(), ["new"]) == {"new"}
+    assert lines(store.other(), "new", "CREATE") == [""]
+
+
+def test_a_create_that_a_reader_mended_is_in_the_log_once(store: Store) -> None:
+    other = store.other()
+
+    class Mending:
+        swaps = 0
+
+        def fault(self, method: str, call: int) -> Fault | None:
+            self.swaps += method == store.swap
+            if self.swaps == 2:
+                store.backend.plan = NO_FAULTS
+                other.references.get("new")
+            return None
+
+    store.backend.plan = Mending()
+    store.repo.references.create_branch("new", "main", who="ann")
+    assert len(lines(other, "new", "CREATE")) == 1
+
+
+def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:
+    dropping, waiting = Event(), Event()
+
+    def sleep(_: float) -> None:
+        dropping.set()
+        waiting.wait(10)
+
+    store.backend._sleep = sleep
+    store.backend.plan = Upcoming({store.swap: [Fault.DELAY]})
+    drop = in_thread(lambda: store.repo.references.delete("dev"))
+    assert dropping.wait(10)
+    create = in_thread(lambda: store.repo.references.create_branch("dev", "main"))
+    time.sleep(0.05)  # Let it come to the lock.
+    dropped_before = store.repo._persist.now_micros()
+    waiting.set()
+    drop.result(10)
+    create.result(10)
+    ref = store.repo._persist.ref("refs/heads/dev")
+    assert ref is not None
+    assert ref.created_micros > dropped_before
+    newest = store.other().references.moves(1).items[0]
+    assert newest.operation == "CREATE_REFERENCE"
+
+
+def test_a_missing_reference_is_called_by_its_short_name(store: Store) -> None:
+    with pytest.raises(ReferenceNotFound, match=r"^Named reference 'nope' not found$"):
+        store.repo.references.note("nope")
