@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -234,9 +235,41 @@ except StoreLocked as error:
                 path.unlink()
             else:
                 path.write_bytes(damage)
-        with pytest.raises(RepositoryCorrupt, match="backup") as error:
+        with pytest.raises((RepositoryCorrupt, StoreUrlInvalid), match="backup") as error:
             RocksDBBackend(tmp_path)
         assert str(tmp_path) in str(error.value)
+
+    def test_a_directory_with_other_files_is_left_alone(self, tmp_path: Path) -> None:
+        (tmp_path / "letter.txt").write_text("Dear Nessie")
+        with pytest.raises(StoreUrlInvalid, match="name a new or an empty directory"):
+            RocksDBBackend(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+    def test_another_programs_database_is_left_alone(self, tmp_path: Path) -> None:
+        theirs = Rdict(str(tmp_path))
+        theirs["a"] = 1
+        theirs.close()
+        with pytest.raises(StoreUrlInvalid, match="another program's"):
+            RocksDBBackend(tmp_path)
+        theirs = Rdict(str(tmp_path))
+        assert theirs["a"] == 1
+        theirs.close()
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_forked_child_cannot_write(self, tmp_path: Path) -> None:
+        """What it wrote would be lost: the log that it writes to is no longer its own."""
+        backend = RocksDBBackend(tmp_path)
+        child = os.fork()
+        if child == 0:
+            try:
+                create(backend, MAIN)
+            except StoreLocked:
+                os._exit(7)
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert create(backend, MAIN)
+        backend.close()
 
     def test_a_damaged_ref_is_told_by_its_name(self, tmp_path: Path) -> None:
         backend = RocksDBBackend(tmp_path)
@@ -607,6 +640,34 @@ for round in range(25):
     def test_a_place_where_no_file_can_be_made_is_refused(self) -> None:
         with pytest.raises(StoreUrlInvalid, match=r"'/proc/morag.db'.*may create or write"):
             SQLiteBackend("/proc/morag.db")
+
+    @pytest.mark.parametrize("table", ["letters (a)", "objs2 (a)", "refs2 (a)"])
+    def test_another_programs_database_is_left_alone(self, table: str, tmp_path: Path) -> None:
+        path = tmp_path / "theirs.db"
+        theirs = sqlite3.connect(path)
+        theirs.execute(f"CREATE TABLE {table}")
+        theirs.commit()
+        theirs.close()
+        with pytest.raises(StoreUrlInvalid, match="name another file"):
+            SQLiteBackend(path)
+        theirs = sqlite3.connect(path)
+        assert len(list(theirs.execute("SELECT * FROM sqlite_master"))) == 1
+        theirs.close()
+
+    def test_an_interrupt_after_the_beginning_ends_the_transaction(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        begin = backend._begin
+
+        def interrupted() -> None:
+            begin()
+            raise KeyboardInterrupt
+
+        backend._begin = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            create(backend, MAIN)
+        backend._begin = begin  # type: ignore[method-assign]
+        assert create(backend, MAIN)
+        backend.close()
 
     @pytest.mark.parametrize("content", [b"short", b"This is a letter. " * 1000])
     def test_a_file_that_is_no_database_is_refused_and_kept(

@@ -860,13 +860,13 @@ class ThoroughMachine(CatalogMachine):
 
 
 TestMemory = CatalogMachine.TestCase
-TestMemory.settings = _settings(60)
+TestMemory.settings = _settings(50)
 
 TestRocksDB = RocksDBMachine.TestCase
-TestRocksDB.settings = _settings(15)
+TestRocksDB.settings = _settings(12)
 
 TestSQLite = SQLiteMachine.TestCase
-TestSQLite.settings = _settings(15)
+TestSQLite.settings = _settings(12)
 
 TestThorough = pytest.mark.long(ThoroughMachine.TestCase)
-TestThorough.settings = _settings(600, 50)
+TestThorough.settings = _settings(500, 50)

@@ -9,7 +9,6 @@ import pytest
 
 import morag
 from morag.config import Settings
-from morag.errors import BadRequest
 from morag.logic.consistency import Consistency
 from morag.model.conflicts import ConflictType
 from morag.model.keys import ContentKey
@@ -124,17 +123,14 @@ def test_the_merge_parent_is_kept_when_the_last_commit_is_left_out(repo: Reposit
     assert again.was_successful and not again.was_applied
 
 
-def test_one_content_under_two_keys_is_not_updated_twice_at_once(repo: Repository) -> None:
-    """Two renames of one table, the second by force, leave it under both new keys."""
+def test_of_two_renames_the_forced_one_stays(repo: Repository) -> None:
+    """One table is never left under two keys."""
     held = repo.contents.get("main", A)
     work = branch(repo, "work")
     repo.commit(work, [Delete(A), Put(B, held)], "rename")
     repo.commit("main", [Delete(A), Put(C, held)], "rename otherwise")
     repo.merge(work, "main", default=MergeBehavior.FORCE)
-    assert state(repo, "main") == {B: held, C: held}
-    both = [updated(repo, "main", key, 2) for key in (B, C)]
-    with pytest.raises(BadRequest):
-        repo.commit("main", both, "both")
+    assert state(repo, "main") == {B: held}
 
 
 def test_tags_with_empty_notes_do_not_show_each_others(repo: Repository) -> None:

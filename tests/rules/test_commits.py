@@ -301,12 +301,15 @@ def test_commits_go_to_branches_that_exist(store: Store) -> None:
     create(store.repo, "main", t="t")
     store.repo.references.create_tag("v1", "main")
     before = store.everything()
-    for name in ("nope", "v1"):
-        with pytest.raises(ReferenceNotFound, match=f"Named reference '{name}' not found"):
+    for name, error, message in (
+        ("nope", ReferenceNotFound, "Named reference 'nope' not found"),
+        ("v1", BadRequest, "'v1' is a tag; only a branch can be changed"),
+    ):
+        with pytest.raises(error, match=message):
             store.repo.commit(name, [put("u", "u")], "u")
-        with pytest.raises(ReferenceNotFound, match=f"Named reference '{name}' not found"):
+        with pytest.raises(error, match=message):
             store.repo.merge("main", name)
-        with pytest.raises(ReferenceNotFound, match=f"Named reference '{name}' not found"):
+        with pytest.raises(error, match=message):
             store.repo.transplant([head(store.repo)], name)
     assert store.everything() == before
 

@@ -272,7 +272,7 @@ def test_what_was_acknowledged_is_there_once_and_whole(
 def test_what_was_acknowledged_is_there_once_and_whole_whatever_the_seed(
     faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
 ) -> None:
-    rate = Random(seed).choice([0.03, 0.1, 0.2, 0.4])
+    rate = Random(seed).choice([0.05, 0.1, 0.2, 0.4])
     memory = MemoryBackend()
     backend = faulty(memory, NO_FAULTS, weak=weak, delay_seconds=0.0005)
     plan = Dice(seed, rate, faults=faults)

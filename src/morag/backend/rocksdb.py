@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import islice, takewhile
 from pathlib import Path
 from threading import Condition, Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    ColumnFamily,
-    DBCompactionStyle,
-    DBCompressionType,
-    Options,
-    Rdict,
-    ReadOptions,
-    UniversalCompactOptions,
-    WriteBatch,
-)
+from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
+from morag.backend.rocksdb_opening import REFS, ROWS, open_database
 from morag.backend.slices import id_range
 from morag.errors import (
     BadRequest,
-    RepositoryCorrupt,
     ServiceUnavailable,
     StoreLocked,
     StoreUrlInvalid,
@@ -38,14 +28,11 @@ if TYPE_CHECKING:
     from morag.backend.base import RefSwap, Slice
     from morag.backend.urls import StoreUrl
 
-REFS: Final = "nessie_refs"
-ROWS: Final = "nessie_objects"
 # The ref-log lives in the column family `default`, which the original opens and never touches.
 
 SCAN_AT_ONCE: Final = 500
 DELETE_AT_ONCE: Final = 10_000
 FEW: Final = 16
-_MIB: Final = 1 << 20
 _HASH_BYTES: Final = 32
 
 
@@ -53,7 +40,7 @@ def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
     url.check_options(frozenset({"sync"}))
     if not url.rest:
         raise StoreUrlInvalid(f"'{url}' names no directory; write for example rocksdb:./data")
-    return RocksDBBackend(Path(url.rest), sync=url.flag("sync", default=True))
+    return RocksDBBackend(Path(url.rest).expanduser(), sync=url.flag("sync", default=True))
 
 
 class RocksDBBackend:
@@ -74,7 +61,8 @@ class RocksDBBackend:
 
     def __init__(self, path: Path | str, sync: bool = True) -> None:
         self._path = Path(path)
-        self._db = _open(self._path)
+        self._process = os.getpid()
+        self._db = open_database(self._path)
         self._refs = self._db.get_column_family(REFS)
         self._rows = self._db.get_column_family(ROWS)
         self._in_refs = self._db.get_column_family_handle(REFS)
@@ -259,6 +247,11 @@ class RocksDBBackend:
 
     def _write(self, batch: WriteBatch, ref: bytes = b"", before: bytes | None = None) -> None:
         """Write, and return when it is durable; let go of the lock and show `before` meanwhile."""
+        if os.getpid() != self._process:
+            raise StoreLocked(
+                "This store was opened by the process that this one was forked from, and RocksDB "
+                "serves one process; open it after the fork, in one of them"
+            )
         self._check_syncs()
         if not self._sync:
             self._db.write(batch)
@@ -303,70 +296,6 @@ class RocksDBBackend:
                 f"The store '{self._path}' could not sync to disk ({self._sync_error}) and refuses"
                 " all writes since. Check the disk, then reopen the store: restart the server"
             ) from self._sync_error
-
-
-def _open(path: Path) -> Rdict:
-    try:
-        if path.exists() and not path.is_dir():
-            raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
-        path.mkdir(parents=True, exist_ok=True)
-        was_there = (path / "CURRENT").exists()
-    except (OSError, ValueError) as error:
-        raise _unusable(path, error) from error
-    try:
-        blocks = Cache(32 * _MIB)  # Small, and one for all: objects are cached above, decoded.
-        rows = _options(blocks, memtable_bytes=16 * _MIB)
-        small = _options(blocks, memtable_bytes=2 * _MIB)
-        return Rdict(str(path), small, {REFS: small, ROWS: rows})
-    except Exception as error:
-        text = str(error)
-        if "lock hold by current process" in text:
-            raise StoreLocked(
-                f"The store '{path}' is open already in this process; use the backend that has it"
-            ) from error
-        if "While lock file" in text:
-            raise StoreLocked(
-                f"The store '{path}' is in use by another process. RocksDB serves one at a time:"
-                " stop that one first, or use its HTTP API"
-            ) from error
-        if text.startswith("Corruption") or (was_there and "No such file" in text):
-            advice = "restore it from a backup"
-            raise RepositoryCorrupt(f"The store '{path}' is damaged; {advice} ({text})") from error
-        raise _unusable(path, error) from error
-
-
-def _unusable(path: Path, error: Exception) -> StoreUrlInvalid:
-    advice = "name a directory that this process may create or write to"
-    return StoreUrlInvalid(f"Cannot open a RocksDB store in {str(path)!r} ({error}); {advice}")
-
-
-def _options(blocks: Cache, memtable_bytes: int) -> Options:
-    """As the original opens it where that matters for the files; otherwise for speed.
-
-    The original can read what these write: LZ4 and table format 5 are older than its RocksDB.
-    """
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    options.set_compaction_style(DBCompactionStyle.universal())
-    options.set_write_buffer_size(memtable_bytes)
-    options.set_max_write_buffer_number(3)
-    # All families flush together. Else refs, which fill theirs slowly, would keep the log of all
-    # rows alive beside the files that the rows were flushed to.
-    options.set_atomic_flush(True)
-    everything = UniversalCompactOptions()
-    everything.compression_size_percent = -1  # Otherwise only old files are compressed.
-    options.set_universal_compaction_options(everything)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_keep_log_file_num(5)
-    options.set_stats_dump_period_sec(0)
-    options.set_stats_persist_period_sec(0)
-    tables = BlockBasedOptions()
-    tables.set_bloom_filter(10, block_based=False)
-    tables.set_block_cache(blocks)
-    tables.set_format_version(5)
-    options.set_block_based_table_factory(tables)
-    return options
 
 
 def _is(value: bytes | None, expected: Ref | None) -> bool:

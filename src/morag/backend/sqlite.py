@@ -34,7 +34,8 @@ SCHEMA: Final = (
         repo TEXT NOT NULL, log_key BLOB NOT NULL, log_value BLOB NOT NULL,
         PRIMARY KEY (repo, log_key)) WITHOUT ROWID""",
 )
-BUSY_SECONDS: Final = 30.0
+_ROW_COLUMNS: Final = {"repo", "obj_id", "obj_type", "obj_vers", "obj_value", "obj_ref"}
+BUSY_SECONDS: Final = 2.5  # Then it is tried again, as long as a commit may take.
 SCAN_AT_ONCE: Final = 500
 _RETRY_SECONDS: Final = 0.01
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -44,7 +45,7 @@ def open_sqlite(url: StoreUrl) -> SQLiteBackend:
     url.check_options(frozenset({"sync"}))
     if not url.rest:
         raise StoreUrlInvalid(f"'{url}' names no file; write for example sqlite:./morag.db")
-    return SQLiteBackend(Path(url.rest), sync=url.flag("sync", default=True))
+    return SQLiteBackend(Path(url.rest).expanduser(), sync=url.flag("sync", default=True))
 
 
 class SQLiteBackend:
@@ -157,8 +158,20 @@ class SQLiteBackend:
         # Without sync a crash of the machine may lose the last commits, but never tears one.
         self._writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
         with self._write() as db:
+            self._refuse_foreign_tables(db)
             for statement in SCHEMA:
                 db.execute(statement)
+
+    def _refuse_foreign_tables(self, db: sqlite3.Connection) -> None:
+        """Somebody else's database is left as it is."""
+        found = {
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        }
+        columns = {row[1] for row in db.execute("PRAGMA table_info(objs2)")}
+        if found and not (found >= {"refs2", "objs2"} and columns >= _ROW_COLUMNS):
+            raise StoreUrlInvalid(
+                f"The database '{self._path}' is not a catalog's; name another file"
+            )
 
     def _switch_to_wal(self) -> None:
         """Of several who open a new file one switches it; the others fail at once, not in time."""
@@ -180,8 +193,8 @@ class SQLiteBackend:
     def _write(self) -> Iterator[sqlite3.Connection]:
         """A transaction that holds SQLite's write lock from its start, so that a look counts."""
         with self._lock:
-            self._begin()
-            try:
+            try:  # Around the beginning too: an interrupt may come right after it.
+                self._begin()
                 yield self._writer
                 self._writer.execute("COMMIT")
             finally:

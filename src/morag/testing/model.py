@@ -76,7 +76,6 @@ class Plan(Struct, frozen=True):
     commits: Sequence[Planned] = ()
     clashes: Mapping[ContentKey, frozenset[ConflictType]] = {}
     touched: frozenset[ContentKey] = frozenset()
-    dropped: frozenset[ContentKey] = frozenset()
 
 
 class Move(Struct, frozen=True):
@@ -382,7 +381,6 @@ class _Applied:
         self.changes: dict[ContentKey, Content | Removed] = {}
         self.clashes: dict[ContentKey, frozenset[ConflictType]] = {}
         self.touched: frozenset[ContentKey] = frozenset()
-        self.dropped: frozenset[ContentKey] = frozenset()
 
     def take(
         self, differences: Mapping[ContentKey, Difference], rules: Rules, *, drop_always: bool
@@ -398,7 +396,6 @@ class _Applied:
         while more := {key for pair in renames if dropped & pair for key in pair - dropped}:
             dropped |= more
         self.touched |= differences.keys()
-        self.dropped |= dropped
         self.changes = {}
         ours = self.state
         for key, (was, now) in differences.items():
@@ -408,14 +405,38 @@ class _Applied:
                 elif was is not None:
                     self.changes[key] = Removed(type(was))
         puts = {key: c for key, c in self.changes.items() if isinstance(c, Content)}
+        for key in self._renamed_otherwise(differences, dropped, rules):
+            if key not in self.changes and key not in differences:
+                self.touched |= {key}
+                self.changes[key] = Removed(type(ours[key]))
         self.state = {**_without(ours, self.changes), **puts}
+
+    def _renamed_otherwise(
+        self, differences: Mapping[ContentKey, Difference], dropped: set[ContentKey], rules: Rules
+    ) -> list[ContentKey]:
+        """Keys under which we have a content that the source, by force, has under another."""
+        moved = {
+            was.id
+            for key, (was, now) in differences.items()
+            if was is not None
+            and any(key in pair for pair in _renames(differences))
+            and not (isinstance(now, Content) and now.id == was.id)
+            and key not in dropped
+            and key not in self.state
+            and rules.behavior(key) is MergeBehavior.FORCE
+        }
+        came = {
+            now.id
+            for was, now in differences.values()
+            if isinstance(now, Content) and not (was is not None and was.id == now.id)
+        }
+        return [key for key, content in self.state.items() if content.id in moved & came]
 
     def plan(self, planned: Sequence[Planned]) -> Plan:
         return Plan(
             commits=() if self.clashes else planned,
             clashes=self.clashes,
             touched=self.touched,
-            dropped=self.dropped,
         )
 
     def _applies(

@@ -45,6 +45,7 @@ class Catalog:
     def get_all(self, at: str | RefSpec, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of those keys that exist, in the order asked for."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
+        keys = tuple(keys)
         for key in keys:
             check_key(key)
         wanted = {key: store_key(key) for key in keys}
@@ -64,7 +65,10 @@ class Catalog:
         """Only the keys, which is the fastest way to see what there is."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
         range = _range(min_key, max_key, prefix, (), token)
-        keys = (key for raw, _ in index.items(range) if (key := content_key(raw)) is not None)
+
+        def keys() -> Iterator[ContentKey]:
+            return (k for raw, _ in index.items(range) if (k := content_key(raw)) is not None)
+
         return Listing(keys, lambda key: key_token(store_key(key)))
 
     def entries(
@@ -79,11 +83,16 @@ class Catalog:
         token: str | None = None,
     ) -> Listing[Entry]:
         """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
+        keys = tuple(keys)
         index = index_of(self._persist, self._resolver.resolve(at).commit)
         range = _range(min_key, max_key, prefix, keys, token)
-        stored = _lookup(index, keys, range) if keys else index.items(range)
-        found = ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
-        return Listing(self._entries(found, with_content), _entry_token)
+
+        def entries() -> Iterator[Entry]:
+            stored = _lookup(index, keys, range) if keys else index.items(range)
+            found = ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
+            return self._entries(found, with_content)
+
+        return Listing(entries, _entry_token)
 
     def diff(
         self,
@@ -97,16 +106,21 @@ class Catalog:
         token: str | None = None,
     ) -> Listing[Diff]:
         """What changed from one commit to the other, in key order."""
+        keys = tuple(keys)
         one = index_of(self._persist, self._resolver.resolve(before).commit)
         other = index_of(self._persist, self._resolver.resolve(after).commit)
         range = _range(min_key, max_key, prefix, keys, token)
         wanted = frozenset(keys)
-        found = (
-            (key, was, now)
-            for raw, was, now in diff(one, other, range)
-            if (key := content_key(raw)) is not None and (not wanted or key in wanted)
-        )
-        return Listing(self._diffs(found), lambda item: key_token(store_key(item.key)))
+
+        def diffs() -> Iterator[Diff]:
+            found = (
+                (key, was, now)
+                for raw, was, now in diff(one, other, range)
+                if (key := content_key(raw)) is not None and (not wanted or key in wanted)
+            )
+            return self._diffs(found)
+
+        return Listing(diffs, lambda item: key_token(store_key(item.key)))
 
     def _entries(
         self, found: Iterator[tuple[ContentKey, bytes]], with_content: bool

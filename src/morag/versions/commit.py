@@ -94,7 +94,7 @@ class CommitRequest:
                 steps.unchanged(key)
         head_index = index_of(self._persist, head)
         if self._persist.settings.namespace_validation:
-            check_namespaces(head_index, steps.created, steps.deleted)
+            check_namespaces(self._persist, head_index, steps.created, steps.deleted)
         draft = Draft(
             message=self._message,
             headers=self._headers,

@@ -300,15 +300,10 @@ class BatchWriter:
             raise
         except Exception:
             # The reply is lost, but perhaps not the deed.
-            if self._is_published(ref.name, last):
+            if history.is_published(self._persist, ref.name, last):
                 return True
             raise
-        return self._is_published(ref.name, last)
-
-    def _is_published(self, name: str, commit: Commit) -> bool:
-        """Whether the commit is on the branch by now, perhaps with others on top."""
-        now = self._persist.ref(name)
-        return now is not None and history.was_published(self._persist, commit, now.pointer)
+        return history.is_published(self._persist, ref.name, last)
 
     def _without_own_claims(self, rows: Sequence[Row], tries: _Tries) -> Sequence[Row]:
         """A claim that an earlier try of ours has stored must not stand in our way now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LARGEST_PAGE: Final = 1 << 31  # More than anybody has memory for; `islice` takes no larger ones.
+
 
 class Page(Struct, Generic[T], frozen=True):
     """Some items, and the token of the first one that is left; None at the end."""
@@ -26,19 +28,22 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class Listing(Generic[T]):
-    """Items that are read as they are asked for. To go on later, list again from `page.token`."""
+    """Items that are read as they are asked for, from the start each time.
 
-    def __init__(self, items: Iterator[T], token_of: Callable[[T], str]) -> None:
+    To go on after a page, ask for a listing from `page.token` on.
+    """
+
+    def __init__(self, items: Callable[[], Iterator[T]], token_of: Callable[[T], str]) -> None:
         self._items = items
         self._token_of = token_of
 
     def __iter__(self) -> Iterator[T]:
-        return self._items
+        return self._items()
 
     def page(self, limit: int) -> Page[T]:
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
-        items = tuple(islice(self._items, limit + 1))
+        items = tuple(islice(self._items(), min(limit, _LARGEST_PAGE) + 1))
         token = self._token_of(items[limit]) if len(items) > limit else None
         return Page(items[:limit], token)
 

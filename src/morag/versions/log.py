@@ -46,18 +46,26 @@ class History:
         token: str | None = None,
     ) -> Listing[LogEntry]:
         """The commit and its first parents, newest first, down to the hash `until`, inclusive."""
-        commits = history.log(self._persist, self._start(at, token))
-        wanted = _down_to(commits, _hash(until), lambda commit: commit.id.hex())
-        entries = (self._entry(commit, with_operations) for commit in wanted)
+        start, last = self._start(at, token), _hash(until)
+
+        def entries() -> Iterator[LogEntry]:
+            commits = history.log(self._persist, start)
+            wanted = _down_to(commits, last, lambda commit: commit.id.hex())
+            return (self._entry(commit, with_operations) for commit in wanted)
+
         return Listing(entries, lambda entry: entry.meta.hash or "")
 
     def hashes(
         self, at: str | RefSpec, *, until: str | None = None, token: str | None = None
     ) -> Listing[str]:
         """Only the hashes, at a twentieth of the reads."""
-        limit = _hash(until)
-        hashes = (id.hex() for id in history.log_ids(self._persist, self._start(at, token)))
-        return Listing(_down_to(hashes, limit, str), str)
+        start, last = self._start(at, token), _hash(until)
+
+        def hashes() -> Iterator[str]:
+            ids = (id.hex() for id in history.log_ids(self._persist, start))
+            return _down_to(ids, last, str)
+
+        return Listing(hashes, str)
 
     def merge_base(self, one: str | RefSpec, other: str | RefSpec) -> str | None:
         """The hash of the best common ancestor over all parents."""

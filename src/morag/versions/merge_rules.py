@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from morag.errors import BadRequest, ReferenceConflict
 from morag.index.keys import CONTENTS, content_key, store_key
+from morag.index.layered import index_of
 from morag.index.ops import content_id_of, exists, payload_of, value_of
 from morag.logic.commits import Add, Draft, KeyConflict, Remove, Resolution, build_commit
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import NAMESPACE_PAYLOAD, check_content
 from morag.model.merging import MergeBehavior, MergedKey, MergeKey
+from morag.persist.ids import NO_CONTENT_ID
 from morag.versions.contents import value_of_content
 from morag.versions.entries import conflict_of, content_id_text, is_legacy, type_payload
 from morag.versions.metas import headers_of
@@ -34,8 +36,9 @@ class MergeRules:
 
     def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior) -> None:
         self._keys: dict[ContentKey, MergeKey] = {}
-        self._default = default
+        self._default = _behavior(default)
         for rule in keys:
+            _behavior(rule.merge_behavior)
             if rule.key in self._keys:
                 raise BadRequest(f"Key '{rule.key}' has more than one merge behavior")
             _check_rule(rule)
@@ -94,6 +97,7 @@ class SourceChanges:
         self.values: list[Obj] = []
         self.touched: set[ContentKey] = set()
         self.added: set[ContentKey] = set()
+        self._renames: dict[bytes, bytes] = {}
         changes = [(_content_key(key), key, was, now) for key, was, now in differences]
         renames = _renames(persist, ((key, was, now) for _, key, was, now in changes))
         origins = {new: old for old, new in renames.items()}
@@ -109,6 +113,7 @@ class SourceChanges:
             halves = {half for half in (renames.get(raw), origins.get(raw)) if half is not None}
             unfollowed += halves - dropped
             dropped |= halves
+        self._renames = {old: new for old, new in renames.items() if old not in dropped}
         for key, raw, was, now in changes:
             self.touched.add(key)
             if raw not in dropped:
@@ -124,6 +129,7 @@ class SourceChanges:
         merge_parents: tuple[ObjId, ...] = (),
     ) -> BuiltCommit:
         """The commit on top of `parent`. Conflicts go to the details, and stop nothing here."""
+        self._take_back_renames(index_of(self._persist, parent))
         draft = Draft(
             message=meta.message,
             headers=headers_of(meta),
@@ -178,6 +184,30 @@ class SourceChanges:
             )
         )
 
+    def _take_back_renames(self, target: CommitIndex) -> None:
+        """Where both sides renamed a content and the source's name is forced, the target's goes.
+
+        Otherwise one content would be there under two keys. It has to be searched for by its id,
+        which is a walk over all keys, for a case that hardly ever comes.
+        """
+        taken = {change.key: change.content_id for change in self.removes}
+        placed = {change.key for change in self.adds}
+        for old, new in self._renames.items():
+            id = taken.get(old, NO_CONTENT_ID)
+            forced = self._rules.of(_content_key(old)).merge_behavior is MergeBehavior.FORCE
+            if not forced or id == NO_CONTENT_ID or target.get(old) is not None:
+                continue
+            for raw, op in target.items(CONTENTS):
+                if (
+                    content_id_of(op) == id
+                    and raw != new
+                    and raw not in taken
+                    and raw not in placed
+                ):
+                    self.removes.append(Remove(raw, payload_of(op), value_of(op), id))
+                    key = _content_key(raw)
+                    self._details[key] = MergedKey(key, MergeBehavior.FORCE)
+
     def _resolve(self, conflict: KeyConflict) -> Resolution:
         wanted, existing = conflict.wanted, conflict.existing
         if conflict.type is ConflictType.KEY_EXISTS and wanted is not None and existing is not None:
@@ -209,7 +239,7 @@ def check_target_namespaces(
             deleted[key] = type_payload(persist, op)
         elif target.get(raw) is None:
             created[key] = type_payload(persist, op)
-    check_namespaces(target, created, deleted)
+    check_namespaces(persist, target, created, deleted)
 
 
 def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
@@ -224,6 +254,14 @@ def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
     return ReferenceConflict(
         f"The following keys have been changed in conflict: {listed}", conflicts
     )
+
+
+def _behavior(value: object) -> MergeBehavior:
+    """Refuse a text that only looks like a behavior: it would be taken for NORMAL."""
+    if not isinstance(value, MergeBehavior):
+        known = ", ".join(f"MergeBehavior.{behavior.name}" for behavior in MergeBehavior)
+        raise BadRequest(f"{value!r} is not a merge behavior; known: {known}")
+    return value
 
 
 def _check_rule(rule: MergeKey) -> None:

@@ -59,8 +59,14 @@ class ReferenceHistory(Struct, frozen=True):
 
 class NamedReferences:
     def __init__(
-        self, persist: Persist, references: References, resolver: Resolver, ref_log: RefLog
+        self,
+        persist: Persist,
+        references: References,
+        resolver: Resolver,
+        ref_log: RefLog,
+        default_branch: str,
     ) -> None:
+        self._default_branch = default_branch
         self._persist = persist
         self._references = references
         self._resolver = resolver
@@ -97,8 +103,7 @@ class NamedReferences:
             asked = key_text(token_key(token))
             first = asked if first is None else max(first, asked)
         last = root + end if end is not None else None
-        found = self._references.list(root + prefix, first, last)
-        return Listing(_shown(found), _token)
+        return Listing(lambda: _shown(self._references.list(root + prefix, first, last)), _token)
 
     def create_branch(self, name: str, at: str | RefSpec | None, *, who: str = "") -> Reference:
         """A new branch at a commit, such as `main` or `main~1`; None starts from nothing."""
@@ -139,7 +144,7 @@ class NamedReferences:
         check_unicode("who", who)
         wanted = None if expected is None else check_hash(expected)
         kind, ref = self._resolver.named(name)
-        if kind == "BRANCH" and name == self._persist.settings.default_branch:
+        if kind == "BRANCH" and name == self._default_branch:
             raise BadRequest(f"Default branch '{name}' cannot be deleted.")
         _check_at(name, ref, wanted)
         try:
@@ -154,7 +159,7 @@ class NamedReferences:
         head = history.head_commit(self._persist, ref.pointer)
         if head is None:
             return None
-        default = self._persist.settings.default_branch
+        default = self._default_branch
         if kind == "TAG" or name == default:
             return ReferenceMetadata(head=meta_of(head), total_commits=head.seq)
         _, base_ref = self._resolver.named(default)

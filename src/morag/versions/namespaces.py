@@ -6,27 +6,33 @@ from typing import TYPE_CHECKING
 
 from morag.errors import ReferenceConflict
 from morag.index.keys import content_key, contents_range, store_key
-from morag.index.ops import payload_of
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import NAMESPACE_PAYLOAD
+from morag.versions.entries import type_payload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from morag.index.layered import CommitIndex
     from morag.model.keys import ContentKey
+    from morag.persist.persist import Persist
 
 
 def check_namespaces(
-    head: CommitIndex, created: Mapping[ContentKey, int], deleted: Mapping[ContentKey, int]
+    persist: Persist,
+    head: CommitIndex,
+    created: Mapping[ContentKey, int],
+    deleted: Mapping[ContentKey, int],
 ) -> None:
     """Both mappings give the payload of the keys that a commit creates and deletes."""
-    conflicts = dict.fromkeys((*_absent(head, created), *_not_empty(head, deleted)))
+    conflicts = dict.fromkeys((*_absent(persist, head, created), *_not_empty(head, deleted)))
     if conflicts:
         raise ReferenceConflict.of(list(conflicts))
 
 
-def _absent(head: CommitIndex, created: Mapping[ContentKey, int]) -> Iterator[Conflict]:
+def _absent(
+    persist: Persist, head: CommitIndex, created: Mapping[ContentKey, int]
+) -> Iterator[Conflict]:
     parents = dict.fromkeys(key.parent for key in created if len(key.elements) > 1)
     for parent in parents:
         if created.get(parent) == NAMESPACE_PAYLOAD:
@@ -38,7 +44,7 @@ def _absent(head: CommitIndex, created: Mapping[ContentKey, int]) -> Iterator[Co
                 break
             key = key.parent
             op = head.get(store_key(key))
-        if op is not None and payload_of(op) != NAMESPACE_PAYLOAD:
+        if op is not None and type_payload(persist, op) != NAMESPACE_PAYLOAD:
             yield Conflict(
                 ConflictType.NOT_A_NAMESPACE,
                 key,

@@ -66,7 +66,9 @@ class Repository:
         self._lanes = Lanes(writer, settings.lane_batch)
         self.default_branch = read_description(self._persist).default_branch_name
 
-        self.references = NamedReferences(self._persist, references, self._resolver, ref_log)
+        self.references = NamedReferences(
+            self._persist, references, self._resolver, ref_log, self.default_branch
+        )
         self.contents = Catalog(self._persist, self._resolver)
         self.history = History(self._persist, self._resolver)
 
