@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     repository_id: str = ""
     """Which of the repositories in the store; those with other ids are out of sight."""
     default_branch: str = "main"
-    """The branch that a new repository starts with, and that cannot be deleted."""
+    """The branch that a new repository starts with. An existing one keeps the branch it has."""
 
     namespace_validation: bool = True
     """Whether a key needs its namespace, and a namespace stays as long as it holds keys."""

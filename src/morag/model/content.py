@@ -32,6 +32,8 @@ class IcebergTable(
 class IcebergView(
     Struct, frozen=True, kw_only=True, tag="ICEBERG_VIEW", tag_field="type", rename="camel"
 ):
+    """A version of an Iceberg view."""
+
     id: str | None = None
     metadata_location: str
     version_id: int
@@ -43,6 +45,8 @@ class IcebergView(
 class DeltaLakeTable(
     Struct, frozen=True, kw_only=True, tag="DELTA_LAKE_TABLE", tag_field="type", rename="camel"
 ):
+    """Where a Delta table's log and checkpoints are, oldest first."""
+
     id: str | None = None
     metadata_location_history: tuple[str, ...] = ()
     checkpoint_location_history: tuple[str, ...] = ()

@@ -32,11 +32,14 @@ _VALUES_AT_ONCE: Final = 100
 
 
 class Catalog:
+    """Contents and their keys, as of any commit."""
+
     def __init__(self, persist: Persist, resolver: Resolver) -> None:
         self._persist = persist
         self._resolver = resolver
 
     def get(self, at: str | RefSpec, key: ContentKey) -> Content:
+        """The content of one key; ContentNotFound if there is none."""
         found = self.get_all(at, [key])
         if key not in found:
             raise ContentNotFound(f"Could not find content for key '{key}' in reference '{at}'.")

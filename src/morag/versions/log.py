@@ -33,6 +33,8 @@ _T = TypeVar("_T")
 
 
 class History:
+    """Commits and how they follow each other."""
+
     def __init__(self, persist: Persist, resolver: Resolver) -> None:
         self._persist = persist
         self._resolver = resolver

@@ -58,6 +58,8 @@ class ReferenceHistory(Struct, frozen=True):
 
 
 class NamedReferences:
+    """The branches and tags of a repository, by their short names."""
+
     def __init__(
         self,
         persist: Persist,

@@ -73,6 +73,7 @@ class Repository:
         self.history = History(self._persist, self._resolver)
 
     def describe(self) -> RepositoryDescription:
+        """When the repository was made, and with which default branch."""
         return read_description(self._persist)
 
     def commit(
@@ -213,6 +214,7 @@ class Repository:
         return result if conflicts_as_result else raise_conflicts(result)
 
     def close(self) -> None:
+        """Let go of the store. Everything that returned is stored already."""
         self._backend.close()
 
     def __enter__(self) -> Repository:
