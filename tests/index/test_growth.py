@@ -119,7 +119,7 @@ def striped() -> History:
 def stripe_keys(history: History) -> list[list[bytes]]:
     """The keys of each stripe."""
     ids = [stripe.segment for stripe in history.index.directory.stripes]
-    return [segment_of(index).keys for index in history.persist.fetch_all(Index, ids)]
+    return [list(segment_of(index).keys) for index in history.persist.fetch_all(Index, ids)]
 
 
 def below(key: bytes) -> bytes:

@@ -245,7 +245,7 @@ COSTS: dict[str, tuple[str, str]] = {
         "4 refs in 2",
     ),
     "diff of 120 near keys": (
-        "4 refs, 2 commits, 2 stripe lists, 8 segments, 240 values in 14",
+        "4 refs, 2 commits, 2 stripe lists, 8 segments, 240 values in 12",
         "4 refs in 2",
     ),
     "diff of nothing": (

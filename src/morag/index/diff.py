@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import merge
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-from morag.index.directory import Directory
 from morag.index.keys import ALL, KeyRange
 from morag.index.ops import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from morag.backend.base import ObjId
     from morag.index.layered import CommitIndex
-    from morag.index.segment import Entry
+    from morag.index.segment import Segment
+    from morag.persist.objects import Stripe
+
+    Island = tuple[list[Stripe], list[Stripe]]
 
 Difference = tuple[bytes, bytes | None, bytes | None]
 """A key and its entries on both sides; None where it does not exist."""
+
+_MOST_AHEAD: Final = 16  # Islands whose stripes are read in one go.
 
 
 def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterator[Difference]:
@@ -44,26 +51,49 @@ def _candidates(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterat
     if one.directory is other.directory:
         return
     shared = one.directory.segment_ids & other.directory.segment_ids
-    lefts, rights = _unshared(one, shared, range), _unshared(other, shared, range)
-    left, right = next(lefts, None), next(rights, None)
-    while left is not None and right is not None:
-        if left == right:
-            left, right = next(lefts, None), next(rights, None)
-        elif left[0] < right[0]:
-            yield left[0]
-            left = next(lefts, None)
-        elif left[0] > right[0]:
-            yield right[0]
-            right = next(rights, None)
-        else:
-            yield left[0]
-            left, right = next(lefts, None), next(rights, None)
-    for rest, more in ((left, lefts), (right, rights)):
-        if rest is not None:
-            yield rest[0]
-            yield from (key for key, _ in more)
+    left, right = _unshared(one, shared, range), _unshared(other, shared, range)
+    islands, ahead = _islands(left, right), 1
+    while group := list(islice(islands, ahead)):
+        ahead = min(2 * ahead, _MOST_AHEAD)
+        loaded = iter(one.segments([s for island in group for side in island for s in side]))
+        for ours, theirs in group:
+            before, after = list(islice(loaded, len(ours))), list(islice(loaded, len(theirs)))
+            yield from (key for key in _differing(before, after) if key in range)
 
 
-def _unshared(side: CommitIndex, shared: frozenset[bytes], range: KeyRange) -> Iterator[Entry]:
-    only = Directory([s for s in side.directory.stripes if s.segment not in shared])
-    return side.with_only(only).items(range)
+def _unshared(side: CommitIndex, shared: frozenset[ObjId], range: KeyRange) -> list[Stripe]:
+    return [
+        stripe
+        for stripe in side.directory.stripes
+        if stripe.segment not in shared
+        and stripe.last >= range.lower
+        and (range.upper is None or stripe.first < range.upper)
+    ]
+
+
+def _islands(left: list[Stripe], right: list[Stripe]) -> Iterator[Island]:
+    """Runs of stripes that overlap those of the other side, in key order.
+
+    Most islands are one stripe on each side: the same stripe before and after a change.
+    """
+    lefts, rights = deque(left), deque(right)
+    while lefts or rights:
+        island: Island = ([], [])
+        last = min(stripes[0].last for stripes in (lefts, rights) if stripes)
+        while any(stripes and stripes[0].first <= last for stripes in (lefts, rights)):
+            for stripes, side in ((lefts, island[0]), (rights, island[1])):
+                while stripes and stripes[0].first <= last:
+                    side.append(stripes.popleft())
+                    last = max(last, side[-1].last)
+        yield island
+
+
+def _differing(before: list[Segment], after: list[Segment]) -> Iterator[bytes]:
+    if len(before) == len(after) == 1 and before[0].keys == after[0].keys:
+        # Only updates: the chunks stand in the same places.
+        pairs = zip(before[0].keys, before[0].chunks, after[0].chunks, strict=True)
+        yield from (key for key, was, now in pairs if was != now)
+        return
+    were = dict(entry for segment in before for entry in segment.items())
+    are = dict(entry for segment in after for entry in segment.items())
+    yield from sorted(key for key, _ in were.items() ^ are.items())

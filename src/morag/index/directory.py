@@ -30,9 +30,9 @@ class Directory:
     many thousand stripes encodes those few only.
     """
 
-    def __init__(self, stripes: list[Stripe], lasts: list[bytes] | None = None) -> None:
-        self.stripes = stripes
-        self.lasts = [stripe.last for stripe in stripes] if lasts is None else lasts
+    def __init__(self, stripes: Iterable[Stripe]) -> None:
+        self.stripes = tuple(stripes)
+        self.lasts = tuple([stripe.last for stripe in self.stripes])
 
     @cached_property
     def segment_ids(self) -> frozenset[ObjId]:
@@ -52,16 +52,14 @@ class Directory:
 
     def replaced(self, replacements: Sequence[Replacement]) -> Directory:
         """A copy with runs of stripes replaced; the runs are disjoint and in order."""
-        stripes, lasts = self.stripes.copy(), self.lasts.copy()
-        encoded, hashed = self._encoded.copy(), self._hashed.copy()
+        stripes, encoded, hashed = list(self.stripes), list(self._encoded), list(self._hashed)
         for low, high, new in reversed(replacements):
             run = [stripe for stripe, _ in new]
             stripes[low:high] = run
-            lasts[low:high] = [stripe.last for stripe in run]
             encoded[low:high] = [codec.encoded_stripe(1, stripe) for stripe in run]
             hashed[low:high] = [_hashed(stripe) for stripe in run]
-        changed = Directory(stripes, lasts)
-        changed._encoded, changed._hashed = encoded, hashed
+        changed = Directory(stripes)
+        changed._encoded, changed._hashed = tuple(encoded), tuple(hashed)
         return changed
 
     def as_object(self) -> IndexSegments:
@@ -70,12 +68,12 @@ class Directory:
         return segments
 
     @cached_property
-    def _encoded(self) -> list[bytes]:
-        return [codec.encoded_stripe(1, stripe) for stripe in self.stripes]
+    def _encoded(self) -> tuple[bytes, ...]:
+        return tuple([codec.encoded_stripe(1, stripe) for stripe in self.stripes])
 
     @cached_property
-    def _hashed(self) -> list[bytes]:
-        return [_hashed(stripe) for stripe in self.stripes]
+    def _hashed(self) -> tuple[bytes, ...]:
+        return tuple([_hashed(stripe) for stripe in self.stripes])
 
     def __len__(self) -> int:
         return len(self.stripes)

@@ -15,11 +15,11 @@ from morag.index.segment import Segment
 from morag.persist.objects import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.index.directory import Directory
     from morag.index.segment import Entry
-    from morag.persist.objects import Commit
+    from morag.persist.objects import Commit, Stripe
     from morag.persist.persist import Persist
 
 _MOST_AHEAD: Final = 16  # Stripes that a scan reads in one go.
@@ -28,12 +28,14 @@ _MOST_AHEAD: Final = 16  # Stripes that a scan reads in one go.
 class CommitIndex:
     """`own` are the keys of the commit's own operations, where the maker has them at hand."""
 
+    __slots__ = ("_own", "_persist", "directory", "incremental")
+
     def __init__(
         self,
         persist: Persist,
         incremental: Segment,
         directory: Directory,
-        own: list[bytes] | None = None,
+        own: tuple[bytes, ...] | None = None,
     ) -> None:
         self._persist = persist
         self._own = own
@@ -73,15 +75,14 @@ class CommitIndex:
     def operations(self) -> Iterator[Entry]:
         """What the commit itself did."""
         if self._own is None:
-            self._own = [key for key, op in self.incremental.items() if is_current(op)]
+            self._own = tuple(key for key, op in self.incremental.items() if is_current(op))
         for key in self._own:
             op = self.incremental.find(key)
             assert op is not None, "own keys are in the incremental index"
             yield key, op
 
-    def with_only(self, directory: Directory) -> CommitIndex:
-        """A part of this commit's reference index, without the incremental one."""
-        return CommitIndex(self._persist, NO_ENTRIES, directory)
+    def segments(self, stripes: Sequence[Stripe]) -> list[Segment]:
+        return segments_of(self._persist, stripes)
 
     def _stripes(self, range: KeyRange) -> Iterator[tuple[bytes, Iterable[Entry]]]:
         """The reference index within the range, stripe by stripe."""

@@ -13,6 +13,8 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from morag.errors import RepositoryCorrupt
 from morag.index.ops import ACTIONS
 from morag.persist.order import END, sortable, to_utf8
@@ -39,14 +41,15 @@ _CHUNK: Final = re.compile(
 )
 
 
-class Segment:
-    """Immutable by agreement: whoever wants another segment makes a new one."""
+class Segment(Struct, frozen=True, gc=False):
+    """Immutable: whoever wants another segment makes a new one.
 
-    __slots__ = ("chunks", "keys")
+    Tuples of bytes, in an object that is not tracked: there are thousands of these in a cache, and
+    the garbage collector has no business with any of them.
+    """
 
-    def __init__(self, keys: list[bytes], chunks: list[bytes]) -> None:
-        self.keys = keys
-        self.chunks = chunks
+    keys: tuple[bytes, ...]
+    chunks: tuple[bytes, ...]
 
     @classmethod
     def build(cls, entries: Iterable[Entry]) -> Segment:
@@ -57,7 +60,7 @@ class Segment:
             keys.append(key)
             chunks.append(_head(previous, key) + op)
             previous = key
-        return cls(keys, chunks)
+        return cls(tuple(keys), tuple(chunks))
 
     @classmethod
     def decode(cls, data: bytes) -> Segment:
@@ -92,7 +95,7 @@ class Segment:
         """A copy with the changes applied. They come in key order, each key once."""
         if 4 * len(changes) > len(self.keys):
             return self._rebuilt(changes)
-        keys, chunks = self.keys.copy(), self.chunks.copy()
+        keys, chunks = list(self.keys), list(self.chunks)
         for key, op in reversed(changes):  # From the end, so that positions stay true.
             at = bisect_left(keys, key)
             found = at < len(keys) and keys[at] == key
@@ -110,7 +113,7 @@ class Segment:
                 continue
             if at < len(keys):
                 chunks[at] = _head(keys[at - 1] if at else None, keys[at]) + _op(chunks[at])
-        return Segment(keys, chunks)
+        return Segment(tuple(keys), tuple(chunks))
 
     def divided(self, parts: int) -> list[Segment]:
         """Cut into parts of nearly equal entry count, the last taking the rest."""
@@ -126,14 +129,14 @@ class Segment:
         if not other.keys:
             return self
         seam = _head(self.keys[-1], other.keys[0]) + _op(other.chunks[0])
-        return Segment(self.keys + other.keys, [*self.chunks, seam, *other.chunks[1:]])
+        return Segment(self.keys + other.keys, (*self.chunks, seam, *other.chunks[1:]))
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def _part(self, low: int, high: int) -> Segment:
         first = _head(None, self.keys[low]) + _op(self.chunks[low])
-        return Segment(self.keys[low:high], [first, *self.chunks[low + 1 : high]])
+        return Segment(self.keys[low:high], (first, *self.chunks[low + 1 : high]))
 
     def _rebuilt(self, changes: Sequence[Change]) -> Segment:
         merged: dict[bytes, bytes | None] = dict(self.items())
@@ -141,7 +144,7 @@ class Segment:
         return Segment.build((k, op) for k, op in sorted(merged.items()) if op is not None)
 
 
-EMPTY: Final = Segment([], [])
+EMPTY: Final = Segment((), ())
 
 
 def _op_start(chunk: bytes) -> int:
@@ -194,7 +197,7 @@ def _decode(data: bytes) -> Segment:
         keys = [sortable(key) for key in keys]
     if count is not None and count != len(keys):
         raise ValueError(f"it should have {count} entries and has {len(keys)}")
-    return Segment(keys, chunks)
+    return Segment(tuple(keys), tuple(chunks))
 
 
 def _decode_slowly(data: bytes, at: int, keys: list[bytes], chunks: list[bytes]) -> None:

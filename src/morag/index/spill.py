@@ -65,7 +65,7 @@ def grown_index(
     grown = parent.incremental.changed(sorted(changes.items()))
     incremental = grown.serialize()
     if len(incremental) <= _limit_bytes(persist.settings, parent.directory):
-        index = CommitIndex(persist, grown, parent.directory, [key for key, _ in operations])
+        index = CommitIndex(persist, grown, parent.directory, tuple(key for key, _ in operations))
         return NewIndex(index, incremental, *inherited)
     if inherited[0] is not None:
         persist.demote([inherited[0]])

@@ -123,21 +123,22 @@ class Serializable(Protocol):
 D = TypeVar("D", bound=Serializable)
 
 
-class Index:
+class Index(Struct, gc=False):
     """An index segment: as it is stored, until it was stored and somebody has decoded it.
 
     From then on only the decoded form is kept. Both say the same, and thousands of these are what
     fills a cache.
     """
 
-    __slots__ = ("_decoded", "_encoded", "id")
-
     kind_letter: ClassVar[str] = "i"
 
-    def __init__(self, encoded: bytes, decoded: Serializable | None = None) -> None:
-        self.id = ids.index_id(encoded)
-        self._encoded: bytes | None = encoded
-        self._decoded = decoded
+    _encoded: bytes | None
+    _decoded: Serializable | None = None
+    id: ObjId = ObjId(b"")
+
+    def __post_init__(self) -> None:
+        assert self._encoded is not None, "it is made from its encoded form"
+        self.id = ids.index_id(self._encoded)
 
     @property
     def encoded(self) -> bytes:
