@@ -47,7 +47,9 @@ def together(work: Workload, count: int) -> Callable[[], int]:
 def by_size(works: dict[int, Workload]) -> Iterator[Row]:
     single = {f"{size}": alone(work) for size, work in works.items()}
     batch = {f"{size}": together(work, 16) for size, work in works.items()}
-    alternate(single, 5, 300)  # Warm, and past the first spills.
+    for work in works.values():
+        assert sum(1 for _ in work.repo.contents.keys("main")) > work.size  # All stripes resident.
+    alternate(single, 5, 300)  # Past the first spills.
     one = alternate(single, 20, 200)
     many = alternate(batch, 20, 12)
     small = str(SIZES[0])

@@ -95,6 +95,9 @@ class Segment(Struct, frozen=True, gc=False):
         """A copy with the changes applied. They come in key order, each key once."""
         if 4 * len(changes) > len(self.keys):
             return self._rebuilt(changes)
+        updated = self._updated(changes)
+        if updated is not None:
+            return updated
         keys, chunks = list(self.keys), list(self.chunks)
         for key, op in reversed(changes):  # From the end, so that positions stay true.
             at = bisect_left(keys, key)
@@ -137,6 +140,19 @@ class Segment(Struct, frozen=True, gc=False):
     def _part(self, low: int, high: int) -> Segment:
         first = _head(None, self.keys[low]) + _op(self.chunks[low])
         return Segment(self.keys[low:high], (first, *self.chunks[low + 1 : high]))
+
+    def _updated(self, changes: Sequence[Change]) -> Segment | None:
+        """A copy that shares its keys with this one, if the changes are updates only."""
+        found: list[tuple[int, bytes]] = []
+        for key, op in changes:
+            at = bisect_left(self.keys, key)
+            if op is None or at == len(self.keys) or self.keys[at] != key:
+                return None
+            found.append((at, op))
+        chunks = list(self.chunks)
+        for at, op in found:
+            chunks[at] = chunks[at][: _op_start(chunks[at])] + op
+        return Segment(self.keys, tuple(chunks))
 
     def _rebuilt(self, changes: Sequence[Change]) -> Segment:
         merged: dict[bytes, bytes | None] = dict(self.items())

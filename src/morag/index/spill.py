@@ -203,12 +203,12 @@ def _size_bytes(segment: Segment) -> int:
 
 def _limit_bytes(settings: Settings, directory: Directory) -> int:
     """How large an incremental index may grow: the more stripes, the dearer is a spill."""
-    return max(settings.max_incremental_index_bytes, min(len(directory), _LARGEST_LIMIT_BYTES))
+    return max(settings.max_incremental_index_bytes, min(2 * len(directory), _LARGEST_LIMIT_BYTES))
 
 
 def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
     best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
-    best //= isqrt(_limit_bytes(settings, directory)) or 1
+    best //= isqrt(max(settings.max_incremental_index_bytes, len(directory))) or 1
     return max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
 
 
