@@ -9,27 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 from morag.errors import ReferenceNotFound
 from morag.logic import history
 from morag.logic.reflog import RefOperation
-from morag.model.merging import MergeResult
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Commit
-from morag.versions.commit import expected_commit
-from morag.versions.lanes import Attempt
-from morag.versions.merge_rules import MergeRules, merge_conflict
-from morag.versions.replay import Replay
-from morag.versions.squash import Squash
+from morag.versions.bringing import Bringing, MergeWish, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from morag.backend.base import ObjId
-    from morag.model.keys import ContentKey
-    from morag.model.merging import MergedKey
-    from morag.model.meta import CommitMeta
-    from morag.persist.objects import Obj
     from morag.persist.persist import Persist
+    from morag.versions.lanes import Attempt
 
 
-class MergeRequest:
+class MergeRequest(Bringing):
     """Merges `source` into a branch.
 
     Squashed, the result is one commit with two parents. Otherwise the source's own commits are
@@ -38,48 +28,21 @@ class MergeRequest:
     """
 
     operation: ClassVar = RefOperation.MERGE
-    shares_batch: ClassVar = False
-    operations: ClassVar = 1  # It has a batch to itself.
 
-    def __init__(
-        self,
-        persist: Persist,
-        branch: str,
-        source: Commit | None,
-        rules: MergeRules,
-        squash_meta: CommitMeta | None,
-        replay_meta: Callable[[CommitMeta], CommitMeta],
-        expected: ObjId | None,
-        dry_run: bool,
-        who: str,
-    ) -> None:
-        self._persist = persist
-        self._branch = branch
+    def __init__(self, persist: Persist, wish: MergeWish, source: Commit | None) -> None:
+        super().__init__(persist, wish)
         self._source = source
-        self._rules = rules
-        self._squash_meta = squash_meta
-        self._replay_meta = replay_meta
-        self._expected = expected
-        self._dry_run = dry_run
-        self.who = who
 
     def attempt(self, head: Commit | None) -> Attempt:
-        if self._expected is not None:
-            expected_commit(self._persist, self._branch, head, self._expected)
+        self._check_expected(head)
         base = self._base(head)
-        outcome = Outcome(self._branch, head, self._expected, base.id.hex(), self._dry_run)
-        if self._source is None or self._source.id == base.id:
+        outcome = Outcome(self._wish, head, base)
+        source = self._source
+        if source is None or source.id == base.id:
             return outcome.attempt([], [])
-        if self._squash_meta is None:
-            replay = Replay(self._persist, self._rules, self._replay_meta, outcome.details)
-            replay.run(head, self._unmerged(head), merge_parent=self._source.id)
-            return outcome.attempt(replay.commits, replay.objects)
-        squash = Squash(self._persist, self._rules, outcome.details)
-        squash.run(head, base, self._source, self._squash_meta, (self._source.id,))
-        return outcome.attempt(squash.commits, squash.objects)
-
-    def forget(self, taken: frozenset[ObjId]) -> None:
-        """A merge makes up no content ids."""
+        if self._wish.squash_meta is None:
+            return self._replay(outcome, self._unmerged(head), source.id)
+        return self._squash(outcome, self._wish.squash_meta, base, source, (source.id,))
 
     def _base(self, head: Commit | None) -> Commit:
         """The state both sides come from."""
@@ -122,47 +85,3 @@ class MergeRequest:
         commit = self._persist.fetch(Commit, id)
         base = history.merge_base(self._persist, head, commit)
         return base is not None and base.id == id
-
-
-class Outcome:
-    """Gathers what a merge or transplant answers."""
-
-    def __init__(
-        self,
-        branch: str,
-        head: Commit | None,
-        expected: ObjId | None,
-        ancestor: str | None,
-        dry_run: bool,
-    ) -> None:
-        self.details: dict[ContentKey, MergedKey] = {}
-        self._branch = branch
-        self._head = NO_ANCESTOR if head is None else head.id
-        self._expected = expected
-        self._ancestor = ancestor
-        self._dry_run = dry_run
-
-    def attempt(self, commits: list[Commit], objects: list[Obj]) -> Attempt:
-        """Nothing is written for a dry run, after a conflict, or when there is nothing to do."""
-        failed = any(detail.conflict for detail in self.details.values())
-        if failed or self._dry_run:
-            commits, objects = [], []
-        result = commits[-1].id if commits else self._head
-        answer = MergeResult(
-            was_applied=bool(commits),
-            was_successful=not failed,
-            resultant_target_hash=None if failed or self._dry_run else result.hex(),
-            common_ancestor=self._ancestor,
-            target_branch=self._branch,
-            effective_target_hash=self._head.hex(),
-            expected_hash=None if self._expected is None else self._expected.hex(),
-            details=tuple(sorted(self.details.values(), key=lambda detail: detail.key.sort_key)),
-        )
-        return Attempt(tuple(commits), objects, answer)
-
-
-def raise_conflicts(result: MergeResult) -> MergeResult:
-    """For those who want an error instead of a result that tells of conflicts."""
-    if not result.was_successful:
-        raise merge_conflict(result.details)
-    return result

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.logic import history
 from morag.logic.references import References
@@ -18,11 +20,12 @@ from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.persist import Persist
+from morag.versions.bringing import MergeWish, raise_conflicts
 from morag.versions.catalog import Catalog
 from morag.versions.commit import CommitRequest, CommitResult
 from morag.versions.lanes import BatchWriter, Lanes
 from morag.versions.log import History
-from morag.versions.merge import MergeRequest, raise_conflicts
+from morag.versions.merge import MergeRequest
 from morag.versions.merge_rules import MergeRules
 from morag.versions.metas import completed, meta_of
 from morag.versions.named import NamedReferences
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from morag.model.operations import Operation
     from morag.model.refspecs import RefSpec
     from morag.persist.objects import Commit
+    from morag.versions.lanes import Request
     from morag.versions.world import World
 
 
@@ -134,30 +138,15 @@ class Repository:
         committer: str = "",
     ) -> MergeResult:
         """Bring everything that `source` changed since it parted from the branch."""
-        check_reference_name(into)
-        keys = tuple(keys)
-        _check_resolving(keys, squash)
-        check_unicode("Committer", committer)
-        if meta is not None:
-            check_client_meta(meta)
+        wish = self._wish(into, meta, expected, keys, default, squash, dry_run, committer)
         found = self._resolver.resolve(source)
-        target = self._expected(into, expected)
-        now = self._now()
-        at = self._resolver.resolve(into).hash if target is None else target.hex()
-        message = f"Merged {found.name or 'DETACHED'} at {found.hash} into {into} at {at}"
-        request = MergeRequest(
-            self._persist,
-            into,
-            found.commit,
-            MergeRules(keys, default),
-            merged_meta(meta, message, committer, now) if squash else None,
-            lambda source: replayed_meta(source, meta, committer, now),
-            target,
-            dry_run,
-            committer,
-        )
-        result: MergeResult = self._lanes.lane(into).run(request)
-        return result if conflicts_as_result else raise_conflicts(result)
+        if squash:
+            place = f"{found.name or 'DETACHED'} at {found.hash}"
+            message = f"Merged {place} into {into} at {self._at(wish)}"
+            made = merged_meta(meta, message, committer, self._now())
+            wish = msgspec.structs.replace(wish, squash_meta=made)
+        request = MergeRequest(self._persist, wish, found.commit)
+        return self._bring(request, wish, conflicts_as_result)
 
     def transplant(
         self,
@@ -178,40 +167,23 @@ class Repository:
 
         `meta` overrides what a single or a squashed commit says; several keep their own words.
         """
-        check_reference_name(into)
-        hashes, keys = tuple(hashes), tuple(keys)
+        hashes = tuple(hashes)
         if not hashes:
             raise BadRequest("No hashes given to transplant.")
+        check_unicode("Source", source)
         if meta is not None:
             check_client_meta(meta)
-        _check_resolving(keys, squash)
-        check_unicode("Committer", committer)
-        target = self._expected(into, expected)
+        override = meta if len(hashes) == 1 else None  # Several keep their own words.
+        wish = self._wish(into, override, expected, keys, default, squash, dry_run, committer)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
-        now = self._now()
-        squash_meta = None
         if squash:
-            at = self._resolver.resolve(into).hash if target is None else target.hex()
-            message = (
-                f"Transplanted {len(sources)} commits from {source} at {hashes[-1]} "
-                f"into {into} at {at}"
-            )
+            place = f"{len(sources)} commits from {source} at {hashes[-1]}"
+            message = f"Transplanted {place} into {into} at {self._at(wish)}"
             metas = [meta_of(commit) for commit in sources]
-            squash_meta = squashed_meta(metas, meta, message, committer, now)
-        override = meta if len(sources) == 1 else None
-        request = TransplantRequest(
-            self._persist,
-            into,
-            sources,
-            MergeRules(keys, default),
-            squash_meta,
-            lambda source: replayed_meta(source, override, committer, now),
-            target,
-            dry_run,
-            committer,
-        )
-        result: MergeResult = self._lanes.lane(into).run(request)
-        return result if conflicts_as_result else raise_conflicts(result)
+            made = squashed_meta(metas, meta, message, committer, self._now())
+            wish = msgspec.structs.replace(wish, squash_meta=made)
+        request = TransplantRequest(self._persist, wish, sources)
+        return self._bring(request, wish, conflicts_as_result)
 
     def close(self) -> None:
         """Let go of the store. Everything that returned is stored already."""
@@ -227,6 +199,43 @@ class Repository:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _wish(
+        self,
+        into: str,
+        meta: CommitMeta | None,
+        expected: str | None,
+        keys: Sequence[MergeKey],
+        default: MergeBehavior,
+        squash: bool,
+        dry_run: bool,
+        committer: str,
+    ) -> MergeWish:
+        """How a merge or transplant is to be done, checked. A squash still lacks its metadata."""
+        check_reference_name(into)
+        keys, now = tuple(keys), self._now()
+        _check_resolving(keys, squash)
+        check_unicode("Committer", committer)
+        if meta is not None:
+            check_client_meta(meta)
+        return MergeWish(
+            branch=into,
+            rules=MergeRules(keys, default),
+            squash_meta=None,
+            replay_meta=lambda source: replayed_meta(source, meta, committer, now),
+            expected=self._expected(into, expected),
+            dry_run=dry_run,
+            who=committer,
+        )
+
+    def _at(self, wish: MergeWish) -> str:
+        """Where the client thinks that the branch is."""
+        known = self._resolver.resolve(wish.branch).id if wish.expected is None else wish.expected
+        return known.hex()
+
+    def _bring(self, request: Request, wish: MergeWish, conflicts_as_result: bool) -> MergeResult:
+        result: MergeResult = self._lanes.lane(wish.branch).run(request)
+        return result if conflicts_as_result else raise_conflicts(result)
 
     def _expected(self, branch: str, hash: str | None) -> ObjId | None:
         """The expected hash as an id. One that is too short is on no branch."""
