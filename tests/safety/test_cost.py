@@ -309,8 +309,8 @@ COSTS: dict[str, tuple[str, str]] = {
         "5 refs, 1 commit in 4; wrote 1 commit in 1",
     ),
     "merge, not squashed": (
-        "5 refs, 5 commits, 1 stripe list, 1 segment in 10; wrote 2 commits in 1",
-        "5 refs, 2 commits in 5; wrote 2 commits in 1",
+        "3 refs, 5 commits, 1 stripe list, 1 segment in 9; wrote 2 commits in 1",
+        "3 refs, 2 commits in 4; wrote 2 commits in 1",
     ),
     "transplant": (
         "1 ref, 3 commits, 1 stripe list, 1 segment in 6; wrote 2 commits in 1",

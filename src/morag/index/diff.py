@@ -90,9 +90,7 @@ def _islands(left: list[Stripe], right: list[Stripe]) -> Iterator[Island]:
 
 def _differing(before: list[Segment], after: list[Segment]) -> Iterator[bytes]:
     if len(before) == len(after) == 1 and before[0].keys == after[0].keys:
-        # Only updates: the chunks stand in the same places.
-        pairs = zip(before[0].keys, before[0].chunks, after[0].chunks, strict=True)
-        yield from (key for key, was, now in pairs if was != now)
+        yield from before[0].differing(after[0])
         return
     were = dict(entry for segment in before for entry in segment.items())
     are = dict(entry for segment in after for entry in segment.items())

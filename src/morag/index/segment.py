@@ -1,16 +1,17 @@
-"""One sorted run of keys and entries, with the pieces its bytes are joined from.
+"""One sorted run of keys and entries, with the bytes it serializes to.
 
 Encoding an index key by key costs more than a whole commit may, so it happens once per key: each
 entry is kept as the chunk that stands for it in the serialized form. That is how many bytes of the
-previous key to drop, what to append, and the entry itself. A change touches the chunks of its
-neighbours only, and serializing is one join.
+previous key to drop, what to append, and the entry itself. All chunks lie in one piece of memory,
+beside the places where they end: a change splices a few bytes and copies the rest as a whole.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ Change = tuple[bytes, bytes | None]
 """A key and its new entry, or None to drop it."""
 
 _VERSION: Final = b"\x02"
+_COMPARED_AT_ONCE: Final = 16
 _DROPS_TOO_MUCH: Final = "a key drops more than the previous one has"
 
 # A chunk, its drop count, and its key bytes. The quantifiers are possessive, because there is only
@@ -44,12 +46,13 @@ _CHUNK: Final = re.compile(
 class Segment(Struct, frozen=True, gc=False):
     """Immutable: whoever wants another segment makes a new one.
 
-    Tuples of bytes, in an object that is not tracked: there are thousands of these in a cache, and
-    the garbage collector has no business with any of them.
+    It is not tracked by the garbage collector, and nothing in it is: there are thousands of these
+    in a cache.
     """
 
     keys: tuple[bytes, ...]
-    chunks: tuple[bytes, ...]
+    data: bytes
+    ends: array[int]
 
     @classmethod
     def build(cls, entries: Iterable[Entry]) -> Segment:
@@ -60,7 +63,11 @@ class Segment(Struct, frozen=True, gc=False):
             keys.append(key)
             chunks.append(_head(previous, key) + op)
             previous = key
-        return cls(tuple(keys), tuple(chunks))
+        return cls.of_chunks(keys, chunks)
+
+    @classmethod
+    def of_chunks(cls, keys: Iterable[bytes], chunks: Sequence[bytes]) -> Segment:
+        return cls(tuple(keys), b"".join(chunks), array("I", accumulate(map(len, chunks))))
 
     @classmethod
     def decode(cls, data: bytes) -> Segment:
@@ -70,53 +77,58 @@ class Segment(Struct, frozen=True, gc=False):
             raise RepositoryCorrupt(f"An index is not readable: {damage}") from damage
 
     def serialize(self) -> bytes:
-        return b"".join((_VERSION, varint(len(self.keys)), *self.chunks))
+        return _VERSION + varint(len(self.keys)) + self.data
 
     @property
     def ops(self) -> list[bytes]:
-        return [_op(chunk) for chunk in self.chunks]
+        return [op for _, op in self.items()]
 
     def find(self, key: bytes) -> bytes | None:
         at = bisect_left(self.keys, key)
         if at < len(self.keys) and self.keys[at] == key:
-            return _op(self.chunks[at])
+            return self.data[self._op_start(at) : self.ends[at]]
         return None
 
     def items(self) -> Iterator[Entry]:
-        return zip(self.keys, map(_op, self.chunks), strict=True)
+        return self._items(0, len(self.keys))
 
     def slice(self, range: KeyRange) -> list[Entry]:
         """The entries whose keys are in the range."""
         low = bisect_left(self.keys, range.lower) if range.lower else 0
         high = len(self.keys) if range.upper is None else bisect_left(self.keys, range.upper)
-        return list(zip(self.keys[low:high], map(_op, self.chunks[low:high]), strict=True))
+        return list(self._items(low, high))
 
     def changed(self, changes: Sequence[Change]) -> Segment:
         """A copy with the changes applied. They come in key order, each key once."""
         if 4 * len(changes) > len(self.keys):
             return self._rebuilt(changes)
-        updated = self._updated(changes)
-        if updated is not None:
-            return updated
-        keys, chunks = list(self.keys), list(self.chunks)
-        for key, op in reversed(changes):  # From the end, so that positions stay true.
-            at = bisect_left(keys, key)
-            found = at < len(keys) and keys[at] == key
-            if found and op is not None:
-                chunk = chunks[at]
-                chunks[at] = chunk[: _op_start(chunk)] + op
-                continue
-            if found:
-                del keys[at], chunks[at]
-            elif op is not None:
-                keys.insert(at, key)
-                chunks.insert(at, _head(keys[at - 1] if at else None, key) + op)
-                at += 1
-            else:
-                continue
-            if at < len(keys):
-                chunks[at] = _head(keys[at - 1] if at else None, keys[at]) + _op(chunks[at])
-        return Segment(tuple(keys), tuple(chunks))
+        updates, others = [], []
+        for key, op in changes:
+            at = bisect_left(self.keys, key)
+            found = at < len(self.keys) and self.keys[at] == key
+            if found and op is not None and len(op) == self.ends[at] - self._op_start(at):
+                updates.append((at, op))
+            elif found or op is not None:
+                others.append((key, op))
+        segment = self._updated(updates) if updates else self
+        for key, op in others:
+            segment = segment._without(key) if op is None else segment._with(key, op)
+        return segment
+
+    def differing(self, other: Segment) -> Iterator[bytes]:
+        """The keys whose entries differ from those of another segment with the same keys."""
+        if self.ends != other.ends:
+            mine, theirs = self.items(), other.items()
+            yield from (k for (k, a), (_, b) in zip(mine, theirs, strict=True) if a != b)
+            return
+        start = 0
+        for low in range(0, len(self.keys), _COMPARED_AT_ONCE):
+            high = min(low + _COMPARED_AT_ONCE, len(self.keys))
+            end = self.ends[high - 1]
+            if self.data[start:end] != other.data[start:end]:
+                pairs = zip(self._items(low, high), other._items(low, high), strict=True)
+                yield from (k for (k, a), (_, b) in pairs if a != b)
+            start = end
 
     def divided(self, parts: int) -> list[Segment]:
         """Cut into parts of nearly equal entry count, the last taking the rest."""
@@ -131,28 +143,78 @@ class Segment(Struct, frozen=True, gc=False):
             return other
         if not other.keys:
             return self
-        seam = _head(self.keys[-1], other.keys[0]) + _op(other.chunks[0])
-        return Segment(self.keys + other.keys, (*self.chunks, seam, *other.chunks[1:]))
+        seam = _head(self.keys[-1], other.keys[0])
+        rest = other.data[other._op_start(0) :]
+        moved = len(self.data) + len(seam) + len(rest) - len(other.data)
+        ends = self.ends + array("I", [end + moved for end in other.ends])
+        return Segment(self.keys + other.keys, self.data + seam + rest, ends)
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def _part(self, low: int, high: int) -> Segment:
-        first = _head(None, self.keys[low]) + _op(self.chunks[low])
-        return Segment(self.keys[low:high], (first, *self.chunks[low + 1 : high]))
+    def _start(self, at: int) -> int:
+        return self.ends[at - 1] if at else 0
 
-    def _updated(self, changes: Sequence[Change]) -> Segment | None:
-        """A copy that shares its keys with this one, if the changes are updates only."""
-        found: list[tuple[int, bytes]] = []
-        for key, op in changes:
-            at = bisect_left(self.keys, key)
-            if op is None or at == len(self.keys) or self.keys[at] != key:
-                return None
-            found.append((at, op))
-        chunks = list(self.chunks)
-        for at, op in found:
-            chunks[at] = chunks[at][: _op_start(chunks[at])] + op
-        return Segment(self.keys, tuple(chunks))
+    def _op_start(self, at: int) -> int:
+        # Neither a drop count nor a key holds two zeros in a row before the key ends by them. The
+        # first byte is passed over, because a drop count may end in a zero where damage put one.
+        return self.data.find(END, self._start(at) + 1) + 2
+
+    def _items(self, low: int, high: int) -> Iterator[Entry]:
+        data, find, start = self.data, self.data.find, self._start(low)
+        for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
+            yield key, data[find(END, start + 1) + 2 : end]
+            start = end
+
+    def _updated(self, updates: list[tuple[int, bytes]]) -> Segment:
+        """Entries replaced by others of the same length, so that nothing moves."""
+        pieces: list[bytes] = []
+        done = 0
+        for at, op in updates:
+            pieces += (self.data[done : self._op_start(at)], op)
+            done = self.ends[at]
+        return Segment(self.keys, b"".join((*pieces, self.data[done:])), self.ends)
+
+    def _with(self, key: bytes, op: bytes) -> Segment:
+        """One entry added, or replaced by one of another length."""
+        at = bisect_left(self.keys, key)
+        if at < len(self.keys) and self.keys[at] == key:
+            head = self.data[self._start(at) : self._op_start(at)]
+            return self._spliced(at, at + 1, (key,), [head + op])
+        chunk = _head(self.keys[at - 1] if at else None, key) + op
+        return self._spliced(at, at, (key,), [chunk])
+
+    def _without(self, key: bytes) -> Segment:
+        at = bisect_left(self.keys, key)
+        return self._spliced(at, at + 1, (), [])
+
+    def _spliced(
+        self, low: int, high: int, keys: tuple[bytes, ...], chunks: list[bytes]
+    ) -> Segment:
+        """The entries from `low` to `high` replaced by others. The one behind gets a new head."""
+        start, new_keys = self._start(low), self.keys[:low] + keys + self.keys[high:]
+        stop = self._start(high)
+        behind = high
+        if high < len(self.keys):
+            previous = new_keys[low + len(keys) - 1] if low + len(keys) else None
+            op = self.data[self._op_start(high) : self.ends[high]]
+            chunks = [*chunks, _head(previous, self.keys[high]) + op]
+            stop, behind = self.ends[high], high + 1
+        middle = b"".join(chunks)
+        moved = start + len(middle) - stop
+        ends = self.ends[:low]
+        ends.extend(accumulate((len(chunk) for chunk in chunks), initial=start))
+        del ends[low]  # The initial value, which is where the first of them starts.
+        ends.extend([end + moved for end in self.ends[behind:]])
+        return Segment(new_keys, self.data[:start] + middle + self.data[stop:], ends)
+
+    def _part(self, low: int, high: int) -> Segment:
+        first, at = _head(None, self.keys[low]), self._op_start(low)
+        data = first + self.data[at : self.ends[high - 1]]
+        moved = len(first) - at
+        return Segment(
+            self.keys[low:high], data, array("I", [end + moved for end in self.ends[low:high]])
+        )
 
     def _rebuilt(self, changes: Sequence[Change]) -> Segment:
         merged: dict[bytes, bytes | None] = dict(self.items())
@@ -160,17 +222,7 @@ class Segment(Struct, frozen=True, gc=False):
         return Segment.build((k, op) for k, op in sorted(merged.items()) if op is not None)
 
 
-EMPTY: Final = Segment((), ())
-
-
-def _op_start(chunk: bytes) -> int:
-    # Neither a drop count nor a key holds two zeros in a row before the key ends by them. The
-    # first byte is passed over, because a drop count may end in a zero where damage put one.
-    return chunk.find(END, 1) + 2
-
-
-def _op(chunk: bytes) -> bytes:
-    return chunk[chunk.find(END, 1) + 2 :]
+EMPTY: Final = Segment((), b"", array("I"))
 
 
 def _head(previous: bytes | None, key: bytes) -> bytes:
@@ -213,7 +265,7 @@ def _decode(data: bytes) -> Segment:
         keys = [sortable(key) for key in keys]
     if count is not None and count != len(keys):
         raise ValueError(f"it should have {count} entries and has {len(keys)}")
-    return Segment(tuple(keys), tuple(chunks))
+    return Segment.of_chunks(keys, chunks)
 
 
 def _decode_slowly(data: bytes, at: int, keys: list[bytes], chunks: list[bytes]) -> None:

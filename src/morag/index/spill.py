@@ -198,7 +198,7 @@ class _Runs:
 
 
 def _size_bytes(segment: Segment) -> int:
-    return sum(map(len, segment.chunks))
+    return len(segment.data)
 
 
 def _limit_bytes(settings: Settings, directory: Directory) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from morag.persist.objects import Obj
 
 _OVERHEAD_BYTES: Final = 600  # What an object costs beside its data: structs, ids, the entry here.
-_DECODED: Final = 3  # A decoded index takes about three times the bytes it was decoded from.
+_DECODED: Final = 2.5  # What a decoded index takes, per byte that it was decoded from.
 
 
 class ObjectCache:
@@ -80,8 +80,8 @@ def weight_bytes(obj: Obj, stored_bytes: int) -> int:
         case Commit():
             return _OVERHEAD_BYTES + stored_bytes + len(obj.incremental)
         case Index():
-            return _OVERHEAD_BYTES + _DECODED * stored_bytes
+            return _OVERHEAD_BYTES + int(_DECODED * stored_bytes)
         case IndexSegments():
-            return _OVERHEAD_BYTES + 2 * _DECODED * stored_bytes
+            return _OVERHEAD_BYTES + int(2 * _DECODED * stored_bytes)
         case _:
             return _OVERHEAD_BYTES + stored_bytes

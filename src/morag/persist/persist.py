@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="Obj")
 
+_RECENT_COMMITS: Final = 500
 _FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
 _KEPT: Final = frozenset({Commit, Index, IndexSegments})
 
@@ -57,6 +58,7 @@ class Persist:
         self._cache = cache
         self.settings = settings
         self.clock_nanos = clock_nanos
+        self._recent: deque[ObjId] = deque()
         self._staged: dict[ObjId, Obj] = {}
         self._stagings: Counter[ObjId] = Counter()
         self._staging = Lock()
@@ -161,7 +163,15 @@ class Persist:
                 self._cache.put(obj, stored_bytes[obj.id])
             if type(obj) is Index:
                 obj.settle()
+            elif type(obj) is Commit:
+                self._grow_old(obj.id)
         return moved
+
+    def _grow_old(self, commit: ObjId) -> None:
+        """Let commits that are no longer near a head make room before the indexes do."""
+        self._recent.append(commit)
+        if len(self._recent) > _RECENT_COMMITS:
+            self._cache.demote([self._recent.popleft()])
 
     def stage(self, objs: Iterable[Obj]) -> None:
         """Make objects readable that are about to be published, until `unstage`."""
