@@ -422,6 +422,26 @@ def test_hashes_that_are_none(store: Store, hash: str) -> None:
     assert store.everything() == before
 
 
+@pytest.mark.parametrize("operations", [put("a", "a"), None, 5, ["a"], [None], [("a", "b")]])
+def test_what_is_no_list_of_operations(store: Store, operations: Any) -> None:
+    before = store.everything()
+    with pytest.raises(BadRequest, match="Put, Delete"):
+        store.repo.commit("main", operations, "x")
+    assert store.everything() == before
+
+
+def test_operations_may_come_from_a_generator(repo: Repository) -> None:
+    repo.commit("main", (put(name, name) for name in "ab"), "both")  # type: ignore[arg-type]
+    assert [str(key) for key in repo.contents.keys("main")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("behavior", ["DROP", None, 1])
+def test_what_only_looks_like_a_merge_behavior(repo: Repository, behavior: Any) -> None:
+    """It must not be taken for NORMAL: a text DROP would merge everything."""
+    with pytest.raises(BadRequest, match=r"MergeBehavior\.DROP"):
+        repo.merge("main", "main", default=behavior)
+
+
 def test_a_shortened_hash_is_one_but_not_that_of_the_head(store: Store) -> None:
     store.repo.references.create_branch("dev", "main")
     before, short = store.everything(), head(store.repo)[:12]

@@ -156,6 +156,7 @@ def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
         raise BadRequest("A commit needs at least one operation")
     seen: dict[ContentKey, Operation] = {}
     for operation in operations:
+        _check_kind(operation)
         check_key(operation.key)
         if isinstance(operation, Put):
             check_content(operation.content)
@@ -170,6 +171,11 @@ def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
             raise BadRequest(f"Duplicate key in commit operations: {operation.key}")
         seen[operation.key] = operation
     return operations
+
+
+def _check_kind(operation: object) -> None:
+    if not isinstance(operation, Put | Delete | Unchanged):
+        raise BadRequest(f"{operation!r} is no operation; use Put, Delete or Unchanged")
 
 
 class _Steps:

@@ -114,10 +114,14 @@ class Repository:
         meta = CommitMeta(message=meta) if isinstance(meta, str) else meta
         check_client_meta(meta)
         check_unicode("Committer", committer)
+        try:
+            operations = tuple(operations)  # It may be a generator, and is walked more than once.
+        except TypeError:
+            raise BadRequest("Operations must be a list of Put, Delete and Unchanged") from None
         return CommitRequest(
             self._persist,
             branch,
-            tuple(operations),  # It may be a generator, and is walked more than once.
+            operations,
             completed(meta, committer, self._now()),
             self._expected(branch, expected),
             self._world.new_uuid,
