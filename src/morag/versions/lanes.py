@@ -10,7 +10,7 @@ ones. Between servers the swap of the reference decides, as ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -111,10 +111,17 @@ class Ticket:
 class Lane:
     """The queue of one branch in this process."""
 
-    def __init__(self, writer: BatchWriter, branch: str, batch: int) -> None:
+    def __init__(
+        self,
+        writer: BatchWriter,
+        branch: str,
+        batch: int,
+        let_others_run: Callable[[], None] = lambda: None,
+    ) -> None:
         self._writer = writer
         self._branch = branch
         self._batch = batch
+        self._let_others_run = let_others_run
         self._waiting: deque[Ticket] = deque()
         self._driven = False
         self._lock = Lock()
@@ -156,6 +163,9 @@ class Lane:
     def _carry_out_batch(self) -> None:
         batch: list[Ticket] = []
         try:
+            # Those who are on their way join this batch. Else a small commit would often go alone,
+            # and a large one, which takes longer to come back, would miss every second batch.
+            self._let_others_run()
             with self._lock:
                 self._take_batch(batch)
             self._writer.write(self._branch, batch)
@@ -338,9 +348,10 @@ def _settle(outcomes: _Outcomes) -> None:
 class Lanes:
     """The lanes of all branches, each there for as long as somebody uses it."""
 
-    def __init__(self, writer: BatchWriter, batch: int) -> None:
+    def __init__(self, writer: BatchWriter, batch: int, let_others_run: Callable[[], None]) -> None:
         self._writer = writer
         self._batch = batch
+        self._let_others_run = let_others_run
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
         self._lock = Lock()
 
@@ -348,5 +359,6 @@ class Lanes:
         with self._lock:
             lane = self._lanes.get(branch)
             if lane is None:
-                lane = self._lanes[branch] = Lane(self._writer, branch, self._batch)
+                lane = Lane(self._writer, branch, self._batch, self._let_others_run)
+                self._lanes[branch] = lane
             return lane

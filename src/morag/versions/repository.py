@@ -67,7 +67,7 @@ class Repository:
         initialize(self._persist, references)
         self._resolver = Resolver(self._persist, references)
         writer = BatchWriter(self._persist, references, ref_log, retries)
-        self._lanes = Lanes(writer, settings.lane_batch)
+        self._lanes = Lanes(writer, settings.lane_batch, world.let_others_run)
         self.default_branch = read_description(self._persist).default_branch_name
 
         self.references = NamedReferences(
@@ -142,8 +142,11 @@ class Repository:
         committer: str = "",
     ) -> MergeResult:
         """Bring everything that `source` changed since it parted from the branch."""
-        wish = self._wish(into, meta, expected, keys, default, squash, dry_run, committer)
+        keys = tuple(keys)
+        _check_bringing(into, meta, keys, squash, committer)
         found = self._resolver.resolve(source)
+        target = self._expected(into, expected)
+        wish = self._wish(into, meta, target, keys, default, dry_run, committer)
         if squash:
             place = f"{found.name or 'DETACHED'} at {found.hash}"
             message = f"Merged {place} into {into} at {self._at(wish)}"
@@ -174,12 +177,13 @@ class Repository:
         hashes = tuple(hashes)
         if not hashes:
             raise BadRequest("No hashes given to transplant.")
+        keys = tuple(keys)
         check_unicode("Source", source)
-        if meta is not None:
-            check_client_meta(meta)
-        override = meta if len(hashes) == 1 else None  # Several keep their own words.
-        wish = self._wish(into, override, expected, keys, default, squash, dry_run, committer)
+        _check_bringing(into, meta, keys, squash, committer)
+        target = self._expected(into, expected)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
+        override = meta if len(hashes) == 1 else None  # Several keep their own words.
+        wish = self._wish(into, override, target, keys, default, dry_run, committer)
         if squash:
             place = f"{len(sources)} commits from {source} at {hashes[-1]}"
             message = f"Transplanted {place} into {into} at {self._at(wish)}"
@@ -208,26 +212,20 @@ class Repository:
         self,
         into: str,
         meta: CommitMeta | None,
-        expected: str | None,
+        expected: ObjId | None,
         keys: Sequence[MergeKey],
         default: MergeBehavior,
-        squash: bool,
         dry_run: bool,
         committer: str,
     ) -> MergeWish:
-        """How a merge or transplant is to be done, checked. A squash still lacks its metadata."""
-        check_reference_name(into)
-        keys, now = tuple(keys), self._now()
-        _check_resolving(keys, squash)
-        check_unicode("Committer", committer)
-        if meta is not None:
-            check_client_meta(meta)
+        """How a merge or transplant is to be done. A squash still lacks its metadata."""
+        now = self._now()
         return MergeWish(
             branch=into,
             rules=MergeRules(keys, default),
             squash_meta=None,
             replay_meta=lambda source: replayed_meta(source, meta, committer, now),
-            expected=self._expected(into, expected),
+            expected=expected,
             dry_run=dry_run,
             who=committer,
         )
@@ -258,6 +256,17 @@ class Repository:
 
     def _now(self) -> str:
         return instant_text(self._world.clock_nanos())
+
+
+def _check_bringing(
+    into: str, meta: CommitMeta | None, keys: Sequence[MergeKey], squash: bool, committer: str
+) -> None:
+    """What can be said of a merge or transplant before anything is looked up."""
+    check_reference_name(into)
+    if meta is not None:
+        check_client_meta(meta)
+    _check_resolving(keys, squash)
+    check_unicode("Committer", committer)
 
 
 def _check_resolving(keys: Sequence[MergeKey], squash: bool) -> None:

@@ -17,6 +17,7 @@ class World(Struct, frozen=True, kw_only=True):
     clock_nanos: Callable[[], int] = time.time_ns
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    let_others_run: Callable[[], None] = lambda: time.sleep(0)
     random: Random = field(default_factory=Random)  # Each its own, or all would pause in step.
     random_bytes: Callable[[int], bytes] = os.urandom
     new_uuid: Callable[[], bytes] = lambda: uuid4().bytes
