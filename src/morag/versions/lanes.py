@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from morag.logic.retry import Retries
     from morag.persist.persist import Persist
 
+_CROWD_LASTS: Final = 16
 _MOST_OPERATIONS: Final = 20_000  # In one batch, unless a single request has more.
 
 
@@ -124,6 +125,7 @@ class Lane:
         self._let_others_run = let_others_run
         self._waiting: deque[Ticket] = deque()
         self._driven = False
+        self._crowded = 0  # For how many batches more it counts as crowded.
         self._lock = Lock()
 
     def run(self, request: Request) -> Any:
@@ -163,11 +165,13 @@ class Lane:
     def _carry_out_batch(self) -> None:
         batch: list[Ticket] = []
         try:
-            # Those who are on their way join this batch. Else a small commit would often go alone,
-            # and a large one, which takes longer to come back, would miss every second batch.
-            self._let_others_run()
+            # Where there is a crowd, those on their way join this batch. Else a small commit would
+            # often go alone, and a large one, which takes longer to come back, miss every second.
+            if self._crowded:
+                self._let_others_run()
             with self._lock:
                 self._take_batch(batch)
+                self._crowded = _CROWD_LASTS if len(batch) > 1 else max(0, self._crowded - 1)
             self._writer.write(self._branch, batch)
         except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
             for ticket in batch:
