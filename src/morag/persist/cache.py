@@ -60,11 +60,6 @@ class ObjectCache:
             with suppress(KeyError):
                 self._objs.move_to_end(id, last=False)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._objs.clear()
-            self.bytes = 0
-
     def __len__(self) -> int:
         return len(self._objs)
 

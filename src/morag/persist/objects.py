@@ -82,10 +82,6 @@ class Commit(Struct, frozen=True, kw_only=True):
         all = (self.tail[0], *self.merge_parents)
         return tuple(p for p in all if p != NO_ANCESTOR)
 
-    @property
-    def has_reference_index(self) -> bool:
-        return bool(self.stripes) or self.reference_index is not None
-
 
 class RefObj(Struct, frozen=True, gc=False):
     """How a reference came into being; what recovery restores a lost row from."""

@@ -78,6 +78,14 @@ class Persist:
 
     def fetch_all(self, kind: type[T], ids: Sequence[ObjId]) -> list[T]:
         """The objects in the order asked for, read in one go as far as they are not cached."""
+        found = self._load(ids)
+        return [_typed(kind, id, found[id]) for id in ids]
+
+    def fetch_any(self, id: ObjId) -> Obj:
+        """An object whose kind depends on who wrote it."""
+        return self._load([id])[id]
+
+    def _load(self, ids: Sequence[ObjId]) -> dict[ObjId, Obj]:
         found: dict[ObjId, Obj] = {}
         missing: list[ObjId] = []
         for id in dict.fromkeys(ids):
@@ -94,18 +102,7 @@ class Persist:
             for id, row in rows.items():
                 obj = found[id] = decode(row)
                 self._cache.put(obj, len(row.data))
-        return [_typed(kind, id, found[id]) for id in ids]
-
-    def fetch_any(self, id: ObjId) -> Obj:
-        """An object whose kind depends on who wrote it."""
-        obj = self._cache.get(id) or self._staged.get(id)
-        if obj is None:
-            rows = self._backend.read_rows(self._repo, [id])
-            if id not in rows:
-                raise ObjectMissing([id])
-            obj = decode(rows[id])
-            self._cache.put(obj, len(rows[id].data))
-        return obj
+        return found
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         """The rows as they are stored, past the cache: for those who check what is stored."""
