@@ -15,11 +15,15 @@ INSTALLED := $(VENV)/.installed
 JAVA := $(VENV)/.java
 UV := $(VENV)/.uv
 
+# What the clients need must not bind us, so each of them has an environment of its own.
+PYNESSIE := .venv-clients
+SPARK := .venv-spark
+
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long test-original check format bench lock clean
+.PHONY: help setup test test-long test-original test-clients test-spark check format bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +39,13 @@ test-long: setup ## Run the tests that take minutes
 test-original: setup $(JAVA) ## Run the tests against the original Java server (needs mvn)
 	@command -v mvn >/dev/null || { echo "test-original needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m pytest -m original --timeout=1800 tests/original $(ARGS)
+
+test-clients: setup $(PYNESSIE)/.locked ## Let pynessie talk to the server
+	$(PYNESSIE)/bin/python -m pytest -m clients tests/clients $(ARGS)
+
+test-spark: setup $(SPARK)/.locked ## Let Spark and Iceberg talk to the server, and to the original (needs mvn)
+	@command -v mvn >/dev/null || { echo "test-spark needs mvn on the PATH" >&2; exit 1; }
+	$(SPARK)/bin/python -m pytest -m spark --timeout=900 tests/clients $(ARGS)
 
 check: setup ## Lint, check the format, the types and the import contracts
 	$(BIN)/ruff check .
@@ -53,12 +64,14 @@ lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) pyproject.toml -o requirements/base.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(COMPILE) --group original -o requirements/original.txt
+	$(COMPILE) --group pynessie -o requirements/pynessie.txt
+	$(COMPILE) --group spark -o requirements/spark.txt
 	$(COMPILE) --group lock -o requirements/lock.txt
 	@! grep -nE 'http|://|file:|^-|(^| )/' requirements/*.txt \
 		|| { echo "A lock names packages, versions and hashes only" >&2; exit 1; }
 
-clean: ## Remove .venv and everything that was generated
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove the environments and everything that was generated
+	rm -rf $(VENV) $(PYNESSIE) $(SPARK) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --clear: the environment holds what the lock says, and nothing that an older lock said.
@@ -77,4 +90,14 @@ $(JAVA): requirements/original.txt $(LOCKED)
 
 $(UV): requirements/lock.txt $(LOCKED)
 	$(PIP) install --quiet --require-hashes -r $<
+	touch $@
+
+$(PYNESSIE)/.locked: requirements/pynessie.txt
+	$(PYTHON) -m venv --clear $(PYNESSIE)
+	$(PYNESSIE)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
+	touch $@
+
+$(SPARK)/.locked: requirements/spark.txt
+	$(PYTHON) -m venv --clear $(SPARK)
+	$(SPARK)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
 	touch $@

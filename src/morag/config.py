@@ -1,8 +1,12 @@
-"""Every setting, its default and its meaning, in one frozen struct."""
+"""Every setting, its default and its meaning: those of the kernel, and those of the server.
+
+Flags, environment names, keys of `morag.toml` and the table in the docs are all made from these
+fields (`configuring.py`).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -82,6 +86,89 @@ class Settings(Struct, frozen=True, kw_only=True):
                 )
 
 
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """How `morag serve` meets the network. No client can make it hold more than these allow."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 is every address of the machine."""
+    port: int = 19120
+    """The port to listen on; 0 takes a free one, which the ready line tells."""
+    store: str = "rocksdb:./morag-data"
+    """The URL of the store; passwords in it are never shown."""
+
+    workers: int = 1
+    """How many processes serve; more than one needs a store that processes can share."""
+    threads: int = 16
+    """How many threads per process do what has to wait for the disk or for another machine."""
+
+    tls_cert: str = ""
+    """A file with the certificate and those that vouch for it (PEM); turns TLS on."""
+    tls_key: str = ""
+    """The file with the certificate's key (PEM), if it is not in the same file."""
+    cors_origins: tuple[str, ...] = ()
+    """Which web pages of other origins may call the API, like https://ui.example.com; * is all."""
+
+    access_log: Literal["off", "text", "json"] = "off"
+    """Whether every request leaves a line on standard error, and in which form."""
+    stack_traces: bool = False
+    """Whether errors show clients where in the code they happened."""
+
+    max_request_bytes: int = 64 * 1024 * 1024
+    """The largest request body, unpacked; a larger one is answered by 413."""
+    max_head_bytes: int = 64 * 1024
+    """The largest request line and headers together; larger ones are answered by 431."""
+    max_connections: int = 1000
+    """How many clients may be connected to one process; one more is answered by 503."""
+    idle_timeout_seconds: float = 60.0
+    """After which time a connection without a request is closed."""
+    slow_client_seconds: float = 30.0
+    """How long a client may take to send a request or to take an answer; large ones get more."""
+    shutdown_seconds: float = 30.0
+    """How long a server that was told to stop waits for what it had accepted."""
+    gzip_min_bytes: int = 4 * 1024
+    """From which size on answers are compressed, for clients that want it."""
+
+    def __post_init__(self) -> None:
+        for name in ("host", "store", "tls_cert", "tls_key"):
+            check_unicode(f"Setting {name}", getattr(self, name))
+        for name in ("host", "store"):
+            if not getattr(self, name):
+                raise BadRequest(f"Setting {name} must not be empty")
+        for name, least in _SERVER_LEAST.items():
+            _check_number(name, getattr(self, name), least)
+        if self.port > _LARGEST_PORT:
+            raise BadRequest(f"Setting port must be at most {_LARGEST_PORT}, not {self.port}")
+        for name in _SECONDS:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value < float("inf"):
+                raise BadRequest(f"Setting {name} must be a number above 0, not {value!r}")
+        if self.access_log not in ("off", "text", "json"):
+            raise BadRequest(
+                f"Setting access_log must be off, text or json, not {self.access_log!r}"
+            )
+        if not isinstance(self.stack_traces, bool):
+            raise BadRequest("Setting stack_traces must be True or False")
+        if self.tls_key and not self.tls_cert:
+            raise BadRequest("Setting tls_key needs tls_cert, the certificate it belongs to")
+        for origin in self.cors_origins:
+            if origin != "*" and ("://" not in origin or origin.endswith("/")):
+                raise BadRequest(
+                    f"Setting cors_origins must hold origins such as https://ui.example.com, or *,"
+                    f" not {origin!r}"
+                )
+
+
+_LARGEST_PORT: Final = 65_535
+_SERVER_LEAST: Final = {
+    "port": 0,
+    "workers": 1,
+    "threads": 1,
+    "max_request_bytes": 1,
+    "max_head_bytes": 1024,
+    "max_connections": 1,
+    "gzip_min_bytes": 0,
+}
+_SECONDS: Final = ("idle_timeout_seconds", "slow_client_seconds", "shutdown_seconds")
 _LEAST: Final = {
     "parents_per_commit": 1,
     "max_incremental_index_bytes": 1,

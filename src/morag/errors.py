@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from morag.model.conflicts import Conflict
+    from morag.model.keys import ContentKey
 
 BY_CODE: dict[str, type[MoragError]] = {}
 
@@ -58,8 +59,28 @@ class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
         return cls(f"Could not find commit '{hash}' in reference '{name}'.")
 
 
-class ContentNotFound(MoragError, code="CONTENT_NOT_FOUND", status=404):
+class AboutKey(MoragError):
+    """An error about one key, which it carries."""
+
+    def __init__(self, message: str, key: ContentKey | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class ContentNotFound(AboutKey, code="CONTENT_NOT_FOUND", status=404):
     """A key that holds nothing on the commit asked."""
+
+
+class NamespaceNotFound(AboutKey, code="NAMESPACE_NOT_FOUND", status=404):
+    """No namespace of that name."""
+
+
+class NamespaceAlreadyExists(AboutKey, code="NAMESPACE_ALREADY_EXISTS", status=409):
+    """The name is taken, by a namespace or by other content."""
+
+
+class NamespaceNotEmpty(AboutKey, code="NAMESPACE_NOT_EMPTY", status=409):
+    """A namespace goes last, after everything in it."""
 
 
 class ReferenceAlreadyExists(MoragError, code="REFERENCE_ALREADY_EXISTS", status=409):
@@ -87,6 +108,14 @@ class ReferenceConflict(MoragError, code="REFERENCE_CONFLICT", status=409):
             f"{listed}.",
             conflicts,
         )
+
+
+class UnsupportedMediaType(MoragError, code="UNSUPPORTED_MEDIA_TYPE", status=415):
+    """A request body that is not JSON by its own account."""
+
+
+class RequestTooLarge(MoragError, code="REQUEST_TOO_LARGE", status=413):
+    """More than the server is set to read at once. The original has no such limit."""
 
 
 class ServiceUnavailable(MoragError, code="SERVICE_UNAVAILABLE", status=503):

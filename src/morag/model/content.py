@@ -1,10 +1,14 @@
-"""What a key can hold. A content type is one struct here and one entry in `PAYLOADS`."""
+"""What a key can hold. A content type is one struct here and one entry in `PAYLOADS`.
+
+The structs are what clients send and see: `omit_defaults` stands where the original leaves out what
+is not set, and writes null everywhere else.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from morag.errors import BadRequest
 from morag.model.keys import check_elements, check_unicode
@@ -30,7 +34,13 @@ class IcebergTable(
 
 
 class IcebergView(
-    Struct, frozen=True, kw_only=True, tag="ICEBERG_VIEW", tag_field="type", rename="camel"
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="ICEBERG_VIEW",
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
 ):
     """A version of an Iceberg view."""
 
@@ -54,7 +64,13 @@ class DeltaLakeTable(
 
 
 class Namespace(
-    Struct, frozen=True, kw_only=True, tag="NAMESPACE", tag_field="type", rename="camel"
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="NAMESPACE",
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
 ):
     """A place for other keys. Its elements may disagree with its key: the original allows that.
 
@@ -62,7 +78,7 @@ class Namespace(
     """
 
     id: str | None = None
-    elements: tuple[str, ...] = ()
+    elements: tuple[str, ...] = field(default_factory=lambda: ())  # Sent also when empty.
     properties: dict[str, str] = {}
 
     @classmethod
@@ -70,7 +86,15 @@ class Namespace(
         return cls(elements=elements)
 
 
-class UDF(Struct, frozen=True, kw_only=True, tag="UDF", tag_field="type", rename="camel"):
+class UDF(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag="UDF",
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
+):
     """A user defined function."""
 
     id: str | None = None

@@ -10,7 +10,7 @@ from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
 
 
-class Entry(Struct, frozen=True, gc=False):
+class Entry(Struct, frozen=True, gc=False, rename={"key": "name", "content_id": "contentId"}):
     """A key, and what it holds. The content is there only when it was asked for."""
 
     key: ContentKey
@@ -19,7 +19,7 @@ class Entry(Struct, frozen=True, gc=False):
     content: Content | None = None
 
 
-class Diff(Struct, frozen=True):
+class Diff(Struct, frozen=True, rename={"before": "from", "after": "to"}):
     """A key that two commits disagree on; None stands for absent."""
 
     key: ContentKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from morag.errors import BadRequest
 from morag.model.keys import check_unicode
@@ -15,10 +15,16 @@ RESERVED: Final = frozenset({"date", "author-date", "committer", "author", "sign
 in the original: better avoid it."""
 
 
+def _nobody() -> tuple[str, ...]:
+    """An empty list that is sent nevertheless: only plain defaults are left out."""
+    return ()
+
+
 class CommitMeta(
     Struct,
     frozen=True,
     kw_only=True,
+    omit_defaults=True,
     rename={
         "author_time": "authorTime",
         "signed_off_by": "allSignedOffBy",
@@ -34,15 +40,15 @@ class CommitMeta(
     """
 
     message: str
-    authors: tuple[str, ...] = ()
+    authors: tuple[str, ...] = field(default_factory=_nobody)
     author_time: str | None = None
-    signed_off_by: tuple[str, ...] = ()
+    signed_off_by: tuple[str, ...] = field(default_factory=_nobody)
     properties: dict[str, tuple[str, ...]] = {}
 
     hash: str | None = None
     committer: str | None = None
     commit_time: str | None = None
-    parents: tuple[str, ...] = ()
+    parents: tuple[str, ...] = field(default_factory=_nobody)
 
 
 def check_client_meta(meta: CommitMeta) -> None:

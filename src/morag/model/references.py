@@ -17,7 +17,18 @@ class Reference(Struct, frozen=True):
     hash: str
 
 
-class ReferenceMetadata(Struct, frozen=True, kw_only=True):
+class ReferenceMetadata(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "head": "commitMetaOfHEAD",
+        "total_commits": "numTotalCommits",
+        "ahead": "numCommitsAhead",
+        "behind": "numCommitsBehind",
+        "common_ancestor": "commonAncestorHash",
+    },
+):
     """Where a reference stands; ahead, behind and the ancestor compare it to the default branch."""
 
     head: CommitMeta
@@ -35,7 +46,7 @@ class TagNote(Struct, frozen=True):
     signature: bytes | None = None
 
 
-class RefLogEntry(Struct, frozen=True):
+class RefLogEntry(Struct, frozen=True, rename="camel"):
     """One move of a reference. `commits` counts what a commit, merge or transplant added."""
 
     reference: Reference

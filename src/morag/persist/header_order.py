@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from morag.model.java_order import spread, string_hash
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,7 +24,7 @@ def java_header_order(names: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=1024)  # Almost all commits of a repository have the same few header names.
 def _ordered(names: tuple[str, ...]) -> tuple[str, ...]:
     assert len(set(names)) == len(names), f"header names repeat: {names}"
-    hashes = {name: _hash(name) for name in names}
+    hashes = {name: spread(string_hash(name)) for name in names}
     count = len(names)
 
     # The map grows before it takes a header that would find it more than three quarters full, and
@@ -40,11 +42,3 @@ def _ordered(names: tuple[str, ...]) -> tuple[str, ...]:
     order.sort(key=lambda name: hashes[name] & (copy_size - 1))
     return tuple(order)
 
-
-def _hash(name: str) -> int:
-    """Java's string hash, spread as its hash map does."""
-    units = name.encode("utf-16-le", "surrogatepass")
-    value = 0
-    for low, high in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value ^ (value >> 16)

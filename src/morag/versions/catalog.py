@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from morag.index.layered import CommitIndex
     from morag.model.content import Content
     from morag.model.keys import ContentKey
-    from morag.model.refspecs import RefSpec
     from morag.persist.persist import Persist
-    from morag.versions.resolve import Resolver
+    from morag.versions.resolve import At, Resolver
 
 _VALUES_AT_ONCE: Final = 100
 
@@ -38,14 +37,23 @@ class Catalog:
         self._persist = persist
         self._resolver = resolver
 
-    def get(self, at: str | RefSpec, key: ContentKey) -> Content:
+    def get(self, at: At, key: ContentKey) -> Content:
         """The content of one key; ContentNotFound if there is none."""
-        found = self.get_all(at, [key])
-        if key not in found:
-            raise ContentNotFound(f"Could not find content for key '{key}' in reference '{at}'.")
-        return found[key]
+        content = self.find(at, key)
+        if content is None:
+            raise ContentNotFound(
+                f"Could not find content for key '{key}' in reference '{at}'.", key
+            )
+        return content
 
-    def get_all(self, at: str | RefSpec, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
+    def find(self, at: At, key: ContentKey) -> Content | None:
+        """The content of one key, if there is any."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        check_key(key)
+        op = index.get(store_key(key))
+        return None if op is None else content_of_value(self._persist.fetch(Value, value_of(op)))
+
+    def get_all(self, at: At, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of those keys that exist, in the order asked for."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
         keys = tuple(keys)
@@ -58,7 +66,7 @@ class Catalog:
 
     def keys(
         self,
-        at: str | RefSpec,
+        at: At,
         *,
         min_key: ContentKey | None = None,
         max_key: ContentKey | None = None,
@@ -76,7 +84,7 @@ class Catalog:
 
     def entries(
         self,
-        at: str | RefSpec,
+        at: At,
         *,
         min_key: ContentKey | None = None,
         max_key: ContentKey | None = None,
@@ -99,8 +107,8 @@ class Catalog:
 
     def diff(
         self,
-        before: str | RefSpec,
-        after: str | RefSpec,
+        before: At,
+        after: At,
         *,
         min_key: ContentKey | None = None,
         max_key: ContentKey | None = None,

@@ -69,7 +69,7 @@ class CommitRequest:
         new_uuid: Callable[[], bytes],
     ) -> None:
         self._persist = persist
-        self._branch = branch
+        self.branch = branch
         self.who = meta.committer or ""
         self._headers = headers_of(meta)
         self._message = meta.message
@@ -129,7 +129,7 @@ class CommitRequest:
         """What the client saw: the state at the expected hash, which must be on the branch."""
         if self._expected is None or self._expected == _id(head):
             return index_of(self._persist, head)
-        expected = expected_commit(self._persist, self._branch, head, self._expected)
+        expected = expected_commit(self._persist, self.branch, head, self._expected)
         return index_of(self._persist, expected)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from morag.errors import BadRequest, RepositoryCorrupt
@@ -25,6 +26,7 @@ _OLD_POINTER: Final = 1
 _TABLE: Final = 2
 _VIEW: Final = 3
 _DELTA: Final = 4
+_SMALL: Final = 1024  # Bytes of a value that is worth to be remembered.
 _ID: Final = 5
 _NAMESPACE: Final = 6
 _UDF: Final = 7
@@ -57,11 +59,16 @@ def content_of_value(value: Value) -> Content:
     Fields that are not known are left alone, because old versions stored more than is used today.
     """
     try:
-        return _decode(value)
+        return _remembered(value) if len(value.data) < _SMALL else _decode(value)
     except (ValueError, IndexError) as damage:
         raise RepositoryCorrupt(
             f"A value of content '{value.content_id}' is not readable: {damage}"
         ) from damage
+
+
+@lru_cache(maxsize=4096)  # Clients ask for the same tables again and again.
+def _remembered(value: Value) -> Content:
+    return _decode(value)
 
 
 def _decode(value: Value) -> Content:

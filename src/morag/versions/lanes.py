@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from morag.logic.retry import Retries
     from morag.persist.persist import Persist
 
+Spawn: TypeAlias = Callable[[Callable[[], None]], object]
+"""Have some work done by another thread."""
+
 _CROWD_LASTS: Final = 16
 _MOST_OPERATIONS: Final = 20_000  # In one batch, unless a single request has more.
 
@@ -109,6 +112,26 @@ class Ticket:
         return self._result
 
 
+class _Caller(Ticket):
+    """A request whose client does not hold a thread: it is called back when all is done."""
+
+    __slots__ = ("_finished", "_lane", "_spawn")
+
+    def __init__(
+        self, request: Request, lane: Lane, spawn: Spawn, finished: Callable[[Ticket], None]
+    ) -> None:
+        super().__init__(request)
+        self._lane = lane
+        self._spawn = spawn
+        self._finished = finished
+
+    def wake(self) -> None:
+        if self.done:
+            self._finished(self)
+        else:
+            self._spawn(lambda: self._lane.drive(self))
+
+
 class Lane:
     """The queue of one branch in this process."""
 
@@ -140,6 +163,16 @@ class Lane:
         if not ticket.done:
             self.drive(ticket)
         return ticket.result()
+
+    def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
+        """Have the request carried out without waiting for it.
+
+        If nobody drives, `spawn` has a thread do so. `finished` is called from whichever thread
+        drives by then, and must be quick: the others of the batch wait for it.
+        """
+        ticket = _Caller(request, self, spawn, finished)
+        if self.join([ticket]):
+            ticket.wake()
 
     def join(self, tickets: Sequence[Ticket]) -> bool:
         """Queue up. True if the lane was idle: the caller must now drive it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, urlsafe_b64encode
-from binascii import Error as BadBase64
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -16,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
+U = TypeVar("U")
 
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
 _LARGEST_PAGE: Final = 1 << 31  # More than anybody has memory for; `islice` takes no larger ones.
 
 
@@ -25,6 +25,9 @@ class Page(Struct, Generic[T], frozen=True):
 
     items: tuple[T, ...]
     token: str | None
+
+    def map(self, change: Callable[[T], U]) -> Page[U]:
+        return Page(tuple(map(change, self.items)), self.token)
 
 
 class Listing(Generic[T]):
@@ -40,7 +43,14 @@ class Listing(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return self._items()
 
-    def page(self, limit: int) -> Page[T]:
+    def where(self, wanted: Callable[[T], bool]) -> Listing[T]:
+        """The items that are wanted. The others do not count for pages."""
+        return Listing(lambda: filter(wanted, self._items()), self._token_of)
+
+    def page(self, limit: int | None) -> Page[T]:
+        """The first items, up to the limit; None sets none."""
+        if limit is None:
+            return Page(tuple(self._items()), None)
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
         items = tuple(islice(self._items(), min(limit, _LARGEST_PAGE) + 1))
@@ -49,14 +59,19 @@ class Listing(Generic[T]):
 
 
 def key_token(key: bytes) -> str:
-    """A store key as a text that fits a URL."""
-    return urlsafe_b64encode(key_to_utf8(key)).rstrip(b"=").decode()
+    """A store key as a text that fits a URL: the original's own, so that either server goes on."""
+    return key_to_utf8(key).hex()
 
 
 def token_key(token: str) -> bytes:
+    if len(token) % 2:
+        raise BadRequest("Invalid token string representation")
+    for letter in token:
+        if letter not in _HEX:
+            raise BadRequest(f"Illegal hex character '{letter}'")
+    utf8 = bytes.fromhex(token)
     try:
-        utf8 = b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         utf8.decode()
-    except (BadBase64, UnicodeDecodeError, ValueError):
+    except UnicodeDecodeError:
         raise BadRequest("Invalid token string representation") from None
     return key_from_utf8(utf8)

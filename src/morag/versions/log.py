@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from morag.model.refspecs import RefSpec
     from morag.persist.objects import Commit
     from morag.persist.persist import Persist
-    from morag.versions.resolve import Resolver
+    from morag.versions.resolve import At, Resolver
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ class History:
 
     def log(
         self,
-        at: str | RefSpec,
+        at: At,
         *,
         until: str | None = None,
         with_operations: bool = False,
@@ -57,9 +57,7 @@ class History:
 
         return Listing(entries, lambda entry: entry.meta.hash or "")
 
-    def hashes(
-        self, at: str | RefSpec, *, until: str | None = None, token: str | None = None
-    ) -> Listing[str]:
+    def hashes(self, at: At, *, until: str | None = None, token: str | None = None) -> Listing[str]:
         """Only the hashes, at a twentieth of the reads."""
         start, last = self._start(at, token), _hash(until)
 
@@ -69,7 +67,7 @@ class History:
 
         return Listing(hashes, str)
 
-    def merge_base(self, one: str | RefSpec, other: str | RefSpec) -> str | None:
+    def merge_base(self, one: At, other: At) -> str | None:
         """The hash of the best common ancestor over all parents."""
         left, right = self._resolver.resolve(one).commit, self._resolver.resolve(other).commit
         if left is None or right is None:
@@ -81,7 +79,7 @@ class History:
         """Verify everything that the commit needs, and name what is missing or damaged."""
         return check_commit(self._persist, self._resolver.locate(at))
 
-    def _start(self, at: str | RefSpec, token: str | None) -> ObjId:
+    def _start(self, at: At, token: str | None) -> ObjId:
         if token:
             commit = history.find_commit(self._persist, object_id(check_hash(token)))
             return NO_ANCESTOR if commit is None else commit.id

@@ -11,6 +11,7 @@ from morag.index.ops import content_id_of, exists, payload_of, value_of
 from morag.logic.commits import Add, Draft, KeyConflict, Remove, Resolution, build_commit
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import NAMESPACE_PAYLOAD, check_content
+from morag.model.java_order import hash_map_order
 from morag.model.merging import MergeBehavior, MergedKey, MergeKey
 from morag.persist.ids import NO_CONTENT_ID
 from morag.versions.contents import value_of_content
@@ -243,12 +244,15 @@ def check_target_namespaces(
 
 
 def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
-    """The error for a merge that may not end in a result. Keys without a conflict are told too."""
-    details = list(details)
-    clashing = sorted(detail.key for detail in details if detail.conflict is not None)
+    """The error for a merge that may not end in a result. Keys without a conflict are told too.
+
+    Their order is the one that clients see from the original.
+    """
+    by_key = {detail.key: detail for detail in details}
+    clashing = sorted(key for key, detail in by_key.items() if detail.conflict is not None)
     conflicts = [
-        detail.conflict or Conflict(ConflictType.KEY_CONFLICT, detail.key, "UNKNOWN")
-        for detail in details
+        by_key[key].conflict or Conflict(ConflictType.KEY_CONFLICT, key, "UNKNOWN")
+        for key in hash_map_order(list(by_key))
     ]
     listed = ", ".join(f"'{key}'" for key in clashing)
     return ReferenceConflict(

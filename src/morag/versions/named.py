@@ -32,6 +32,7 @@ from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Tag
 from morag.versions.listing import Listing, Page, key_token, token_key
 from morag.versions.metas import meta_of
+from morag.versions.resolve import object_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,8 @@ if TYPE_CHECKING:
     from morag.logic.references import References
     from morag.logic.reflog import RefLog, RefMove
     from morag.model.names import ReferenceKind
-    from morag.model.refspecs import RefSpec
     from morag.persist.persist import Persist
-    from morag.versions.resolve import Resolver
+    from morag.versions.resolve import At, Resolver
 
 
 _MOST_MOVES: Final = 1 << 31  # More than a page can hold, and a number that every store can take.
@@ -107,12 +107,12 @@ class NamedReferences:
         last = root + end if end is not None else None
         return Listing(lambda: _shown(self._references.list(root + prefix, first, last)), _token)
 
-    def create_branch(self, name: str, at: str | RefSpec | None, *, who: str = "") -> Reference:
+    def create_branch(self, name: str, at: At | None, *, who: str = "") -> Reference:
         """A new branch at a commit, such as `main` or `main~1`; None starts from nothing."""
         return self._create("BRANCH", name, at, None, who)
 
     def create_tag(
-        self, name: str, at: str | RefSpec, note: TagNote | None = None, *, who: str = ""
+        self, name: str, at: At, note: TagNote | None = None, *, who: str = ""
     ) -> Reference:
         """A new tag, perhaps with a message, headers and a signature."""
         return self._create("TAG", name, at, note, who)
@@ -126,9 +126,7 @@ class NamedReferences:
         stored = self._persist.fetch(Tag, ref.extended_info)
         return TagNote(stored.message, dict(stored.headers or ()), stored.signature)
 
-    def assign(
-        self, name: str, to: str | RefSpec, expected: str | None = None, *, who: str = ""
-    ) -> Reference:
+    def assign(self, name: str, to: At, expected: str | None = None, *, who: str = "") -> Reference:
         """Point a reference elsewhere, if it is at the expected hash."""
         check_unicode("who", who)
         wanted = None if expected is None else check_hash(expected)
@@ -146,8 +144,7 @@ class NamedReferences:
         check_unicode("who", who)
         wanted = None if expected is None else check_hash(expected)
         kind, ref = self._resolver.named(name)
-        if kind == "BRANCH" and name == self._default_branch:
-            raise BadRequest(f"Default branch '{name}' cannot be deleted.")
+        self.check_deletable(kind, name)
         _check_at(name, ref, wanted)
         try:
             self._references.drop(ref.name, ref.pointer, who)
@@ -155,14 +152,19 @@ class NamedReferences:
             raise _unexpected(name, ref.pointer.hex(), elsewhere.ref) from None
         return Reference(kind, name, ref.pointer.hex())
 
-    def metadata(self, name: str) -> ReferenceMetadata | None:
-        """Where the reference stands; None while it has no commit."""
-        kind, ref = self._resolver.named(name)
-        head = history.head_commit(self._persist, ref.pointer)
+    def check_deletable(self, kind: str, name: str) -> None:
+        """Refuse to drop the branch that everybody starts from."""
+        if kind == "BRANCH" and name == self._default_branch:
+            raise BadRequest(f"Default branch '{name}' cannot be deleted.")
+
+    def metadata(self, of: str | Reference) -> ReferenceMetadata | None:
+        """Where the reference stands, or stood when it was read; None while it has no commit."""
+        reference = of if isinstance(of, Reference) else self.get(of)
+        head = history.head_commit(self._persist, object_id(reference.hash))
         if head is None:
             return None
         default = self._default_branch
-        if kind == "TAG" or name == default:
+        if reference.type == "TAG" or reference.name == default:
             return ReferenceMetadata(head=meta_of(head), total_commits=head.seq)
         _, base_ref = self._resolver.named(default)
         base = history.head_commit(self._persist, base_ref.pointer)
@@ -197,7 +199,7 @@ class NamedReferences:
         self,
         kind: ReferenceKind,
         name: str,
-        at: str | RefSpec | None,
+        at: At | None,
         note: TagNote | None,
         who: str,
     ) -> Reference:

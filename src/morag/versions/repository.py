@@ -23,6 +23,7 @@ from morag.persist.persist import Persist
 from morag.versions.bringing import MergeWish, raise_conflicts
 from morag.versions.catalog import Catalog
 from morag.versions.commit import CommitRequest, CommitResult
+from morag.versions.configs import Configs
 from morag.versions.lanes import BatchWriter, Lanes
 from morag.versions.log import History
 from morag.versions.merge import MergeRequest
@@ -34,16 +35,16 @@ from morag.versions.rewriting import merged_meta, replayed_meta, squashed_meta
 from morag.versions.transplant import TransplantRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from morag.backend.base import Backend, ObjId
     from morag.config import Settings
     from morag.model.merging import MergeKey
     from morag.model.operations import Operation
-    from morag.model.refspecs import RefSpec
     from morag.persist.objects import Commit
-    from morag.versions.lanes import Request
+    from morag.versions.lanes import Request, Spawn, Ticket
+    from morag.versions.resolve import At, Resolved
     from morag.versions.world import World
 
 
@@ -75,10 +76,15 @@ class Repository:
         )
         self.contents = Catalog(self._persist, self._resolver)
         self.history = History(self._persist, self._resolver)
+        self.configs = Configs(self._persist, references, retries, world.new_uuid)
 
     def describe(self) -> RepositoryDescription:
         """When the repository was made, and with which default branch."""
         return read_description(self._persist)
+
+    def resolve(self, at: At) -> Resolved:
+        """The place that a text such as `main~2` means now."""
+        return self._resolver.resolve(at)
 
     def commit(
         self,
@@ -99,6 +105,12 @@ class Repository:
         )
         result: CommitResult = self._lanes.lane(branch).run(request)
         return result
+
+    def start(
+        self, request: CommitRequest, spawn: Spawn, finished: Callable[[Ticket], None]
+    ) -> None:
+        """Commit what `commit_request` made without waiting for it; see `Lane.start`."""
+        self._lanes.lane(request.branch).start(request, spawn, finished)
 
     def commit_request(
         self,
@@ -129,7 +141,7 @@ class Repository:
 
     def merge(
         self,
-        source: str | RefSpec,
+        source: At,
         into: str,
         *,
         meta: CommitMeta | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -37,6 +37,10 @@ class Resolved(Struct, frozen=True):
         return self.id.hex()
 
 
+At: TypeAlias = str | RefSpec | Resolved
+"""How callers may name a place: as a text, taken apart, or found already."""
+
+
 class Resolver:
     def __init__(self, persist: Persist, references: References) -> None:
         self._persist = persist
@@ -51,8 +55,10 @@ class Resolver:
             raise ReferenceNotFound.named(name)
         return ("BRANCH" if ref.name == branch else "TAG"), ref
 
-    def resolve(self, spec: RefSpec | str) -> Resolved:
+    def resolve(self, spec: At) -> Resolved:
         """A hash beside a name is not checked to be on it; whoever writes checks that."""
+        if isinstance(spec, Resolved):
+            return spec
         spec = _ref_spec(spec)
         kind, ref = (None, None) if spec.name is None else self.named(spec.name)
         if spec.hash is not None:

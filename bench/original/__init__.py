@@ -1,0 +1,1 @@
+"""The race: the original server and Morag, side by side, under the same load."""

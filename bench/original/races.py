@@ -1,0 +1,236 @@
+"""What is measured: each figure of both servers, in short slices that take turns."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from bench.original.clients import NAMESPACE, Committer, Reader
+from bench.original.generator import Outcome, drive
+from bench.original.servers import NAMES, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from bench.original.generator import Client
+    from bench.original.servers import Server
+
+WARM_COMMITS: Final = 20_000  # A JVM is slow until then.
+WARM_READS: Final = 20_000
+ROUNDS: Final = 6
+SLICE_SECONDS: Final = 2.5
+STARTS: Final = 3
+TABLES: Final = 256
+_SETTLE_SECONDS: Final = 1.0
+_MEGABYTE: Final = 1 << 20
+
+
+class Figure(Struct, frozen=True):
+    """One line of the table: what both reached, and whether Morag's is good enough."""
+
+    what: str
+    original: str
+    morag: str
+    ratio: float
+    bar: str
+    reached: bool
+    failures: tuple[str, ...] = ()
+
+
+def start() -> Iterator[Figure]:
+    """Empty RocksDB directories; the memory is looked at when the first answer was a while ago."""
+    seconds: dict[str, list[float]] = {name: [] for name in NAMES}
+    resident: dict[str, list[float]] = {name: [] for name in NAMES}
+    for _ in range(STARTS):
+        for name in NAMES:
+            with ExitStack() as stack:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                server = stack.enter_context(running(name, folder / "store", folder))
+                sleep(_SETTLE_SECONDS)
+                seconds[name].append(server.start_seconds)
+                resident[name].append(server.resident_bytes() / _MEGABYTE)
+    took = {name: median(seconds[name]) for name in NAMES}
+    yield Figure(
+        "start to first answer, RocksDB, empty",
+        f"{took['original']:.2f} s",
+        f"{took['morag']:.2f} s",
+        took["morag"] / took["original"],
+        "≤ 1.0 s",
+        took["morag"] <= 1.0,
+    )
+    found = {name: median(resident[name]) for name in NAMES}
+    yield Figure(
+        "RSS idle, after one answer",
+        f"{found['original']:.0f} MB",
+        f"{found['morag']:.0f} MB",
+        found["morag"] / found["original"],
+        "≤ 80 MB",
+        found["morag"] <= 80,
+    )
+
+
+def in_memory() -> Iterator[Figure]:
+    with ExitStack() as stack:
+        servers = _started(stack, on_disk=False)
+        # What sixteen clients try in vain stays in the heap of the original, which is full after
+        # 15,000 of their commits. So one client does most of it.
+        _warm(servers, alone=16_000)
+        tables = [_table(n) for n in range(TABLES)]
+        for what, paths in (
+            ("GET reference, 8 clients", ["trees/main"]),
+            ("GET content, 8 clients", [f"trees/main/contents/{key}" for key in tables]),
+        ):
+            readers = {s.name: [Reader(s.address, paths) for _ in range(8)] for s in servers}
+            yield _rates(what, _alternate(servers, readers), 2.0)
+        yield _rates("commits, 1 client", _commits(servers, "alone", 1), 2.0)
+        together = _commits(servers, "together", 16)
+        yield _rates("commits, 16 clients on one branch", together, 4.0)
+        p99 = {name: outcome.percentile(99) / 1000 for name, outcome in together.items()}
+        ratio = p99["morag"] / p99["original"]
+        yield Figure(
+            "  p99 of these",
+            f"{p99['original']:.1f} ms",
+            f"{p99['morag']:.1f} ms",
+            ratio,
+            "≤ 0.33 ×",
+            ratio <= 1 / 3,
+        )
+
+
+def on_disk() -> Iterator[Figure]:
+    with ExitStack() as stack:
+        servers = _started(stack, on_disk=True)
+        _warm(servers, alone=0)
+        together = _commits(servers, "together", 16)
+        yield _rates("commits, 16 clients, RocksDB, only Morag durable", together, 1.5)
+
+
+PARTS: Final[Mapping[str, Callable[[], Iterator[Figure]]]] = {
+    "start": start,
+    "memory": in_memory,
+    "rocksdb": on_disk,
+}
+
+
+def _started(stack: ExitStack, *, on_disk: bool) -> list[Server]:
+    servers = []
+    for name in NAMES:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        store = folder / "store" if on_disk else None
+        servers.append(stack.enter_context(running(name, store, folder)))
+    for server in servers:
+        head = server.ask("GET", "trees/main")["reference"]["hash"]
+        server.ask("POST", f"trees/main@{head}/history/commit", _first_commit())
+    return servers
+
+
+def _warm(servers: Sequence[Server], alone: int) -> None:
+    """On a branch that nobody looks at any more; so many commits by one client, the others by 16."""
+    for server in servers:
+        committers = _committers(server, "warm", 16)
+        paths = ["trees/main", *(f"trees/main/contents/{_table(n)}" for n in range(TABLES))]
+        readers = [Reader(server.address, paths) for _ in range(8)]
+        _check(drive(server.address, committers[:1], requests=alone))
+        _check(drive(server.address, committers, requests=WARM_COMMITS - alone))
+        _check(drive(server.address, readers, requests=WARM_READS))
+
+
+def _check(outcome: Outcome) -> None:
+    if outcome.failures:
+        raise RuntimeError(f"{len(outcome.failures)} requests failed: {outcome.failures[0]!r}")
+
+
+def _commits(servers: Sequence[Server], branch: str, clients: int) -> dict[str, Outcome]:
+    """Commits on a new branch, each client to tables of its own; all must be there in the end."""
+    committers = {server.name: _committers(server, branch, clients) for server in servers}
+    before = {server.name: _count(server, branch) for server in servers}
+    found = _alternate(servers, committers)
+    for server in servers:
+        made = sum(committer.commits for committer in committers[server.name])
+        there = _count(server, branch) - before[server.name]
+        if there != made:
+            found[server.name].failures.append(f"{made} commits made, {there} found".encode())
+    return found
+
+
+def _alternate(
+    servers: Sequence[Server], clients: Mapping[str, Sequence[Client]]
+) -> dict[str, Outcome]:
+    found = {server.name: Outcome() for server in servers}
+    for _ in range(ROUNDS):
+        for server in servers:
+            found[server.name] += drive(server.address, clients[server.name], seconds=SLICE_SECONDS)
+    return found
+
+
+def _rates(what: str, found: Mapping[str, Outcome], times: float) -> Figure:
+    ratio = found["morag"].rate / found["original"].rate
+    failures = [
+        f"{what}: {name}: {len(outcome.failures)} failures, the first: {outcome.failures[0]!r}"
+        for name, outcome in found.items()
+        if outcome.failures
+    ]
+    return Figure(
+        what,
+        _rate(found["original"]),
+        _rate(found["morag"]),
+        ratio,
+        f"≥ {times} ×",
+        ratio >= times,
+        tuple(failures),
+    )
+
+
+def _rate(outcome: Outcome) -> str:
+    return (
+        f"{outcome.rate:,.0f}/s (p50 {outcome.percentile(50) / 1000:.1f} ms, "
+        f"generator {outcome.cpu_micros:.0f} µs)"
+    )
+
+
+def _committers(server: Server, branch: str, clients: int) -> list[Committer]:
+    main = server.ask("GET", "trees/main")["reference"]
+    server.ask("POST", f"trees?name={branch}&type=BRANCH", main)
+    return [Committer(server.address, branch, n, main["hash"]) for n in range(clients)]
+
+
+def _count(server: Server, branch: str) -> int:
+    reference = server.ask("GET", f"trees/{branch}?fetch=ALL")["reference"]
+    return int(reference["metadata"]["numTotalCommits"])
+
+
+def _table(number: int) -> str:
+    return f"{NAMESPACE}.read-{number:03}"
+
+
+def _first_commit() -> object:
+    puts: list[object] = [
+        {
+            "type": "PUT",
+            "key": {"elements": [NAMESPACE]},
+            "content": {"type": "NAMESPACE", "elements": [NAMESPACE]},
+        }
+    ]
+    for number in range(TABLES):
+        name = _table(number)
+        puts.append(
+            {
+                "type": "PUT",
+                "key": {"elements": name.split(".")},
+                "content": {
+                    "type": "ICEBERG_TABLE",
+                    "metadataLocation": f"s3://lake/warehouse/{name}/metadata/v1.metadata.json",
+                    "snapshotId": number,
+                    "schemaId": 0,
+                    "specId": 0,
+                    "sortOrderId": 0,
+                },
+            }
+        )
+    return {"commitMeta": {"message": "tables to read"}, "operations": puts}

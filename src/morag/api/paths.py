@@ -1,0 +1,74 @@
+"""What URLs say: percent-encoding, and content keys in a path or query."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from morag.errors import BadRequest
+from morag.model.keys import ContentKey, check_elements
+
+_ILLEGAL: Final = re.compile(r'["<>\\^`{|}\[\]\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})')
+_ESCAPES: Final = {".": ".", "*": "*", "{": "/", "}": "\\", "[": "%"}
+_ESCAPED_DOTS: Final = re.compile("[\x00\x1d]")
+
+
+class UrlInvalid(Exception):
+    """A URL that cannot be read at all: 400 without a body."""
+
+
+class NoSuchPath(Exception):
+    """A path that leads nowhere, or a parameter that cannot be read: 404 without a body."""
+
+
+def check_path(path: str) -> None:
+    """Refuse what must not stand in a URL unescaped."""
+    if _ILLEGAL.search(path):
+        raise UrlInvalid(path)
+
+
+def decoded(text: str) -> str:
+    """Undo percent-encoding."""
+    if "%" not in text:
+        return text
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise UrlInvalid(text) from None
+
+
+def key_in_path(text: str) -> ContentKey:
+    """A key where the path, or a parameter that is a key by its type, has one."""
+    try:
+        key = key_of_text(text)
+        check_elements("Content key", key.elements)
+    except BadRequest:
+        raise NoSuchPath(text) from None
+    if not key.elements:
+        raise NoSuchPath(text)
+    return key
+
+
+def key_of_text(text: str) -> ContentKey:
+    """Read `a.b`, or the escaped form that starts with a dot. Dots at the end do not count."""
+    elements = _escaped(text[1:]) if text.startswith(".") else text.split(".")
+    while elements and not elements[-1]:
+        elements.pop()
+    return ContentKey(tuple(_ESCAPED_DOTS.sub(".", element) for element in elements))
+
+
+def _escaped(text: str) -> list[str]:
+    elements: list[str] = [""]
+    letters = iter(text)
+    for letter in letters:
+        if letter == ".":
+            elements.append("")
+        elif letter == "*":
+            following = next(letters, "")
+            if following not in _ESCAPES:
+                raise BadRequest(f"'*{following}' is no escape in a content key: '{text}'")
+            elements[-1] += _ESCAPES[following]
+        else:
+            elements[-1] += letter
+    return elements

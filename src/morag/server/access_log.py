@@ -1,0 +1,56 @@
+"""One line per request on standard error: no headers, no bodies, no queries, so no secrets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from morag.api.http import Request
+
+    Log = Callable[[Request, int, int, float, str], None]
+
+
+def access_log(form: Literal["off", "text", "json"], write: Callable[[str], object]) -> Log | None:
+    """Takes the request, status, bytes of the answer, milliseconds and the client's address."""
+    if form == "off":
+        return None
+
+    def log(request: Request, status: int, size: int, millis: float, client: str) -> None:
+        line = _Line(
+            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            client=client,
+            method=request.method,
+            path=request.path,
+            status=status,
+            bytes=size,
+            millis=round(millis, 3),
+        )
+        write(_json(line) if form == "json" else _text(line))
+
+    return log
+
+
+class _Line(msgspec.Struct, frozen=True):
+    time: str
+    client: str
+    method: str
+    path: str
+    status: int
+    bytes: int
+    millis: float
+
+
+def _json(line: _Line) -> str:
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+def _text(line: _Line) -> str:
+    return (
+        f"{line.time} {line.client} {line.method} {line.path}"
+        f" {line.status} {line.bytes} B {line.millis:.3f} ms\n"
+    )

@@ -1,0 +1,93 @@
+"""What a serving process opens when it starts, and closes when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import morag
+from morag.api.app import Api
+from morag.server.edge import Edge
+from morag.server.stores import is_embedded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from morag.config import ServerSettings, Settings
+    from morag.versions.repository import Repository
+
+_MOST_SECONDS_BETWEEN_CHECKS: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Lifespan:
+    """An ASGI application that knows only how to start and to stop.
+
+    uvicorn hands its state to every connection, and the edge in it. Before it is opened it can be
+    sent to another process.
+    """
+
+    def __init__(self, settings: Settings, server: ServerSettings) -> None:
+        self.complete = True
+        self._settings = settings
+        self._server = server
+        self._repository: Repository | None = None
+
+    def open(self) -> None:
+        self._repository = morag.open(self._server.store, self._settings)
+
+    def close(self) -> None:
+        if self._repository is not None:
+            self._repository.close()
+            self._repository = None
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+    ) -> None:
+        assert scope["type"] == "lifespan", "connections answer for themselves"
+        await receive()
+        try:
+            edge = scope["state"]["edge"] = self._edge()
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it is told and ends the process.
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        checking = asyncio.create_task(_check_connections(edge))
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        checking.cancel()
+        if await edge.finish():
+            self.close()
+        else:
+            # Closing the store now would take it from under the threads that still use it.
+            self.complete = False
+            logger.error("Stopped with %d requests unfinished", edge.pending)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _edge(self) -> Edge:
+        if self._repository is None:
+            self.open()
+        repository = self._repository
+        assert repository is not None
+        return Edge(
+            Api(repository, stack_traces=self._server.stack_traces),
+            self._server,
+            in_place=is_embedded(self._server.store),
+            check_store=lambda: repository.references.get(repository.default_branch),
+        )
+
+
+async def _check_connections(edge: Edge) -> None:
+    """One timer for all connections costs a request nothing, unlike one timer for each."""
+    settings = edge.settings
+    shortest = min(settings.idle_timeout_seconds, settings.slow_client_seconds)
+    pause = min(_MOST_SECONDS_BETWEEN_CHECKS, shortest / 4)
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(pause)
+        for connection in tuple(edge.connections):
+            connection.check(loop.time())

@@ -1,0 +1,141 @@
+"""Running the server: one process, or several that share the sockets."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from morag.backend.urls import masked
+from morag.server.lifespan import Lifespan
+from morag.server.sockets import CannotServe, allow_files, bound, check_tls, url_of
+from morag.server.stores import is_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from socket import socket
+
+    from morag.config import ServerSettings, Settings
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_BACKLOG: Final = 2048
+_START_SECONDS: Final = 60.0
+
+
+def serve(settings: Settings, server: ServerSettings) -> int:
+    """Serve until told to stop; the exit code. What keeps it from starting is raised.
+
+    The port is taken first, because that is cheap and fails often; it is not listened on before
+    the store is open.
+    """
+    if server.workers > 1 and not is_shared(server.store):
+        raise CannotServe(
+            f"{server.workers} workers cannot share '{masked(server.store)}', which belongs to one"
+            " process; take --workers 1, or a store that processes can share, such as sqlite:PATH"
+        )
+    if server.tls_cert:
+        check_tls(server.tls_cert, server.tls_key)
+    allow_files(server.max_connections)
+    sockets = bound(server.host, server.port)
+    try:
+        lifespan = Lifespan(settings, server)
+        lifespan.open()
+        run = _run_many if server.workers > 1 else _run_one
+        return run(server, lifespan, sockets)
+    finally:
+        for listening in sockets:
+            listening.close()
+
+
+def _run_one(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
+    try:
+        _Server(_config(server, lifespan), _teller(server, sockets)).run(sockets)
+    except BaseException:
+        lifespan.close()
+        raise
+    return 0 if lifespan.complete else 1
+
+
+def _run_many(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
+    lifespan.close()  # It can be opened; each worker opens it for itself.
+    workers = _Workers(_config(server, lifespan), sockets, _teller(server, sockets))
+    workers.run()
+    return 0 if workers.started else 1
+
+
+def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
+    return uvicorn.Config(
+        lifespan,
+        interface="asgi3",
+        http="morag.server.connection:Connection",
+        ws="none",
+        lifespan="on",
+        workers=server.workers,
+        backlog=_BACKLOG,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        forwarded_allow_ips="",  # Or uvicorn would look into the environment.
+        server_header=False,
+        timeout_graceful_shutdown=server.shutdown_seconds,  # type: ignore[arg-type] # Any number.
+        ssl_certfile=server.tls_cert or None,
+        ssl_keyfile=server.tls_key or None,
+    )
+
+
+def _teller(server: ServerSettings, sockets: list[socket]) -> Callable[[], None]:
+    url = url_of(server.host, sockets[0].getsockname()[1], bool(server.tls_cert))
+
+    def tell() -> None:
+        sys.stdout.write(f"morag ready on {url} store={masked(server.store)}\n")
+        sys.stdout.flush()
+
+    return tell
+
+
+class _Server(uvicorn.Server):
+    """Tells when it is ready, and ends in peace when a signal says so."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = tell
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._tell()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Without raising them again in the end: a server that was told to stop did well."""
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Workers(Multiprocess):
+    """Starts the processes again that die, and replaces them one by one on SIGHUP."""
+
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket], tell: Callable[[], None]
+    ) -> None:
+        super().__init__(config, sockets)
+        self.started = False
+        self._tell = tell
+
+    def init_processes(self) -> None:
+        super().init_processes()
+        self.started = all(
+            process.wait_until_ready(_START_SECONDS, self.should_exit) for process in self.processes
+        )
+        if self.started:
+            self._tell()
+        else:
+            self.should_exit.set()

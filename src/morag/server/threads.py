@@ -1,0 +1,49 @@
+"""The threads that do what must not hold up the event loop."""
+
+from __future__ import annotations
+
+import logging
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+
+class Threads:
+    """A fixed number of threads and one queue; work starts in the order it came.
+
+    Leaner than `ThreadPoolExecutor`, whose futures nobody here would look at: commits pass through
+    here, and each microsecond is paid with the interpreter's lock held.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.spawn: Callable[[Callable[[], None]], None] = self._queue.put
+        # Daemons: a store that never answers must not keep a process from ending.
+        self._threads = [
+            Thread(target=self._run, name=f"morag-{number}", daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Let all queued work be done; False if that took too long."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(timeout_seconds)
+            if thread.is_alive():
+                return False
+        return True
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                logger.exception("Work in a thread failed")
+            del work  # Or an idle thread would keep the last request alive.

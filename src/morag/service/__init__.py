@@ -1,0 +1,1 @@
+"""What the REST APIs mean by their calls, in branches and content. Knows no JSON and no HTTP."""

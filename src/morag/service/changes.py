@@ -1,0 +1,98 @@
+"""Commits, merges and transplants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from morag.errors import BadRequest
+from morag.model.merging import MergeBehavior, MergeKey
+from morag.model.meta import CommitMeta
+from morag.model.operations import Delete, Put
+from morag.model.refspecs import RefSpec
+
+if TYPE_CHECKING:
+    from morag.model.merging import MergeResult
+    from morag.model.operations import Operation
+    from morag.service.places import Asked, Place, Places
+    from morag.versions.commit import CommitRequest
+    from morag.versions.repository import Repository
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """How a merge or transplant treats keys and conflicts."""
+
+    meta: CommitMeta | None = None
+    keys: Sequence[MergeKey] = ()
+    default: MergeBehavior = MergeBehavior.NORMAL
+    dry_run: bool = False
+    conflicts_as_result: bool = False
+
+
+class Changes:
+    def __init__(self, repository: Repository, places: Places) -> None:
+        self._repository = repository
+        self._places = places
+
+    def commit_request(
+        self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
+    ) -> CommitRequest:
+        """A commit that only has to join the lane of its branch."""
+        place = self._target(target, "commit")
+        self._check_types(place, operations)
+        return self._repository.commit_request(place.name, operations, meta, expected=place.hash)
+
+    def merge(self, source: Asked, target: Asked, wishes: Wishes) -> MergeResult:
+        found = self._places.write(source, what="Source hash")
+        place = self._target(target, "merge")
+        return self._repository.merge(
+            RefSpec(None if found.kind == "DETACHED" else found.name, found.hash),
+            place.name,
+            expected=place.hash,
+            meta=wishes.meta,
+            keys=wishes.keys,
+            default=wishes.default,
+            dry_run=wishes.dry_run,
+            conflicts_as_result=wishes.conflicts_as_result,
+        )
+
+    def transplant(
+        self, source: str | None, hashes: Sequence[Asked], target: Asked, wishes: Wishes
+    ) -> MergeResult:
+        """The source is only looked up: commits are named by their hashes."""
+        self._places.write(hashes[-1], what="Hash to transplant")
+        place = self._target(target, "transplant")
+        found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
+        return self._repository.transplant(
+            found,
+            place.name,
+            source=source or self._repository.default_branch,
+            expected=place.hash,
+            meta=wishes.meta,
+            keys=wishes.keys,
+            default=wishes.default,
+            dry_run=wishes.dry_run,
+            conflicts_as_result=wishes.conflicts_as_result,
+        )
+
+    def _check_types(self, place: Place, operations: Sequence[Operation]) -> None:
+        """Refuse to replace content by content of another type in one go.
+
+        The kernel can do that, but the original refuses it, and has no word for why.
+        """
+        deleted = {operation.key for operation in operations if isinstance(operation, Delete)}
+        replaced = {
+            operation.key: operation.content
+            for operation in operations
+            if isinstance(operation, Put) and operation.key in deleted
+        }
+        if not replaced:
+            return
+        found = self._repository.contents.get_all(RefSpec(None, place.hash), list(replaced))
+        if any(type(replaced[key]) is not type(content) for key, content in found.items()):
+            raise BadRequest("")
+
+    def _target(self, asked: Asked, verb: str) -> Place:
+        return self._places.write(asked, who=f"Reference to {verb} into", allowed=("BRANCH",))

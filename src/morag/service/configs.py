@@ -1,0 +1,54 @@
+"""Configs of the repository as clients ask for them: by the names of their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from morag.errors import BadRequest
+from morag.model.configs import CONFIG_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.model.configs import RepositoryConfig
+    from morag.versions.repository import Repository
+
+
+class Configs:
+    def __init__(self, repository: Repository) -> None:
+        self._configs = repository.configs
+
+    def read(self, type_names: Sequence[str]) -> tuple[RepositoryConfig, ...]:
+        """The stored configs of these types. All names must be known, stored or not."""
+        return tuple(self._configs.get([_asked(name) for name in type_names]))
+
+    def update(self, config: RepositoryConfig) -> RepositoryConfig | None:
+        """Store the config; what it replaces comes back."""
+        return self._configs.update(config)
+
+
+def config_of(document: object) -> RepositoryConfig:
+    """The config that a client describes by plain values, which its `type` gives their meaning."""
+    name = document.get("type") if isinstance(document, Mapping) else None
+    if name is None:
+        raise BadRequest("A repository config must be an object that names its 'type'")
+    kind = CONFIG_TYPES.get(str(name))
+    if kind is None:
+        raise BadRequest(
+            f"Repository config type bundle for '{name}' is not available on the Nessie server "
+            "side."
+        )
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"Repository config {name}: {error}") from None
+
+
+def _asked(name: str) -> type[RepositoryConfig]:
+    kind = CONFIG_TYPES.get(name)
+    if kind is None:
+        raise BadRequest(f"No repository config type registered for name {name}")
+    return kind

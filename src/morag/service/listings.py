@@ -1,0 +1,144 @@
+"""Entries, histories and differences, page by page and filtered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from morag.model.keys import ContentKey
+from morag.model.listed import Entry
+from morag.service.places import Asked, reference_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from morag.model.listed import Diff, LogEntry
+    from morag.model.references import Reference
+    from morag.service.places import Places
+    from morag.versions.listing import Page
+    from morag.versions.repository import Repository
+
+MOST_LOG_ENTRIES: Final = 250
+"""A page of history is never longer, whatever the client asks for."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which keys, and how many of them. Filtered ones do not count."""
+
+    min_key: ContentKey | None = None
+    max_key: ContentKey | None = None
+    prefix: ContentKey | None = None
+    keys: tuple[ContentKey, ...] = ()
+    filter: str | None = None
+    limit: int | None = None
+    token: str | None = None
+
+
+class Listings:
+    def __init__(self, repository: Repository, places: Places) -> None:
+        self._repository = repository
+        self._places = places
+
+    def entries(
+        self, asked: Asked, wanted: Wanted, *, with_content: bool = False, depth: int = 0
+    ) -> tuple[Reference, Page[Entry]]:
+        """What is on a commit. A `depth` cuts longer keys down to the namespaces they are in."""
+        keep = None
+        if wanted.filter:
+            from morag.service.filters import entry_filter
+
+            keep = entry_filter(wanted.filter)
+        place = self._places.read(asked, "Expected hash")
+        listing = self._repository.contents.entries(
+            place,
+            min_key=wanted.min_key,
+            max_key=wanted.max_key,
+            prefix=wanted.prefix,
+            keys=wanted.keys,
+            with_content=with_content,
+            token=wanted.token,
+        )
+        if depth > 0:
+            listing = listing.where(lambda entry: len(entry.key.elements) >= depth)
+        if keep is not None:
+            listing = listing.where(keep)
+        if depth > 0:
+            page = listing.where(_first_of_namespace(depth)).page(wanted.limit)
+            return reference_of(place), page.map(lambda entry: _cut(entry, depth))
+        return reference_of(place), listing.page(wanted.limit)
+
+    def log(
+        self,
+        asked: Asked,
+        *,
+        until: Asked | None = None,
+        filter: str | None = None,
+        with_operations: bool = False,
+        limit: int | None = None,
+        token: Asked | None = None,
+    ) -> Page[LogEntry]:
+        """The history from a commit, or from where the last page ended, down to `until`."""
+        keep = None
+        if filter:
+            from morag.service.filters import log_filter
+
+            keep = log_filter(filter)
+        start, what = asked, "Youngest hash"
+        if token is not None:
+            start, what = token, "Token pagination hash"
+        place = self._places.read(start, what)
+        last = None
+        if until is not None:
+            # A hash alone need not exist: then it is never met.
+            known = until.hash is not None and not until.relatives
+            last = until.hash if known else self._places.read(until, "Oldest hash").hash
+        listing = self._repository.history.log(place, until=last, with_operations=with_operations)
+        if keep is not None:
+            listing = listing.where(keep)
+        return listing.page(min(limit or MOST_LOG_ENTRIES, MOST_LOG_ENTRIES))
+
+    def diff(
+        self, before: Asked, after: Asked, wanted: Wanted
+    ) -> tuple[Reference, Reference, Page[Diff]]:
+        keep = None
+        if wanted.filter:
+            from morag.service.filters import diff_filter
+
+            keep = diff_filter(wanted.filter)
+        one = self._places.read(before, '"From" hash')
+        other = self._places.read(after, '"To" hash')
+        listing = self._repository.contents.diff(
+            one,
+            other,
+            min_key=wanted.min_key,
+            max_key=wanted.max_key,
+            prefix=wanted.prefix,
+            keys=wanted.keys,
+            token=wanted.token,
+        )
+        if keep is not None:
+            listing = listing.where(keep)
+        return reference_of(one), reference_of(other), listing.page(wanted.limit)
+
+
+def _cut(entry: Entry, depth: int) -> Entry:
+    """A longer key as the namespace that it is in."""
+    if len(entry.key.elements) <= depth:
+        return entry
+    return Entry(ContentKey(entry.key.elements[:depth]), "NAMESPACE", "")
+
+
+def _first_of_namespace(depth: int) -> Callable[[Entry], bool]:
+    """Keep one entry for each namespace that entries are cut down to. Good for one walk."""
+    seen: set[ContentKey] = set()
+
+    def keep(entry: Entry) -> bool:
+        shown = _cut(entry, depth)
+        if shown.type != "NAMESPACE":
+            return True
+        new = shown.key not in seen
+        seen.add(shown.key)
+        return new
+
+    return keep

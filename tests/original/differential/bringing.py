@@ -1,0 +1,186 @@
+"""Random merges and transplants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from tests.original.differential.asking import Asking, key_json
+from tests.original.differential.known import MERGED_RENAME
+from tests.original.differential.requests import Request
+from tests.original.differential.vocabulary import BEHAVIORS, MESSAGES, content, meta, some_key
+
+if TYPE_CHECKING:
+    from tests.original.differential.pair import Reply
+    from tests.original.differential.symbols import Json
+    from tests.original.differential.vocabulary import Key
+
+_SCRATCH = "scratch"
+
+
+class Bringing(Asking):
+    def merge(self) -> None:
+        source, target = self.name(), self.branch()
+        hash = self.hash_on(source)
+        body: Json = {"fromRefName": source, "fromHash": hash}
+        if self.chance(0.05):
+            body["fromRefName"] = "DETACHED"
+        if self.chance(0.05):
+            body["fromHash"] += self.relative()
+        elif self.chance(0.02):
+            del body["fromHash"]
+        self.add_modes(body, hash, target)
+        self.add_flags(body)
+        v1 = self.chance(0.25)
+        if v1 and self.chance(0.1):
+            body["keepIndividualCommits"] = self.one([True, False])
+        if not v1 and self.chance(0.3):
+            body["commitMeta"] = meta(self.random)
+        if self.chance(0.2):
+            body["message"] = self.one(MESSAGES)
+        request = self.bringing("merge", target, v1=v1).with_json(body)
+        if not self.is_a_rename(request, [], target):
+            self.ask(replace(request, headers=self.commit_headers()))
+
+    def transplant(self) -> None:
+        source, target = self.name(), self.branch()
+        log = self.world.log(self.head(source))
+        count = min(len(log), self.one([1, 1, 1, 2, 3]))
+        start = self.random.randrange(len(log) - count + 1)
+        hashes = [entry.hash for entry in log[start : start + count]][::-1]
+        picked = [*hashes]
+        if self.chance(0.1):
+            self.random.shuffle(picked)
+        if self.chance(0.05):
+            picked.append(self.hash_on(source))
+        if self.chance(0.05) and picked:
+            picked[0] += self.relative()
+        body: Json = {"fromRefName": source, "hashesToTransplant": picked}
+        if self.chance(0.05):
+            body["fromRefName"] = "DETACHED"
+        self.add_modes(body, self.head(source), target)
+        self.add_flags(body)
+        v1 = self.chance(0.25)
+        if v1 and self.chance(0.1):
+            body["keepIndividualCommits"] = self.one([True, False])
+        if not v1 and self.chance(0.2):
+            body["message"] = self.one(MESSAGES)
+        request = self.bringing("transplant", target, v1=v1).with_json(body)
+        if v1 and self.chance(0.3):
+            request = request.with_query(message=self.one(MESSAGES))
+        if not self.is_a_rename(request, picked, target):
+            self.ask(replace(request, headers=self.commit_headers()))
+
+    def bringing(self, verb: str, target: str, *, v1: bool) -> Request:
+        expected = self.hash_on(target)
+        if v1:
+            place = self.path("trees", "branch", target, verb, api="v1")
+            return Request("POST", place, (("expectedHash", expected),))
+        place = target if self.chance(0.02) else f"{target}@{expected}"
+        return Request("POST", self.path("trees", place, "history", verb))
+
+    def add_flags(self, body: Json) -> None:
+        for flag in ("isDryRun", "isReturnConflictAsResult", "isFetchAdditionalInfo", "dryRun"):
+            if self.chance(0.15):
+                body[flag] = self.chance(0.8)
+
+    def add_modes(self, body: Json, hash: str, target: str) -> None:
+        if self.chance(0.25):
+            body["defaultKeyMergeMode"] = self.one(BEHAVIORS)
+        if self.chance(0.7) or hash not in self.world.hashes:
+            return
+        keys = self.differing(hash, self.head(target))
+        chosen = self.random.sample(keys, min(len(keys), self.one([1, 2, 3, 10])))
+        if self.chance(0.05):
+            chosen.append(some_key(self.random))
+        if self.chance(0.03) and chosen:
+            chosen.append(chosen[0])
+        body["keyMergeModes"] = [self.mode(key, target) for key in chosen]
+
+    def mode(self, key: Key, target: str) -> Json:
+        made: Json = {"key": key_json(key), "mergeBehavior": self.one(BEHAVIORS)}
+        there = self.world.state(self.head(target)).get(key)
+        if there is not None and self.chance(0.3):
+            made["mergeBehavior"] = "NORMAL" if self.chance(0.8) else "FORCE"
+            made["expectedTargetContent"] = there
+            if self.chance(0.1):
+                made["expectedTargetContent"] = content(
+                    self.random, there["type"], key, there["id"]
+                )
+            if self.chance(0.7):
+                id = there["id"] if self.chance(0.9) else None
+                made["resolvedContent"] = content(self.random, there["type"], key, id)
+            elif self.chance(0.1):
+                del made["expectedTargetContent"]
+        return made
+
+    def differing(self, one: str, other: str) -> list[Key]:
+        here, there = self.world.state(one), self.world.state(other)
+        return [key for key in {**here, **there} if here.get(key) != there.get(key)]
+
+    # Renames
+
+    def is_a_rename(self, request: Request, hashes: list[str], target: str) -> bool:
+        """Whether the original would lose a table. Then Morag alone is asked, and must not."""
+        if self.pair.twins:
+            return False
+        moved = self.renamed(request, hashes)
+        if moved and target in self.world.references and _is_plain(request.json):
+            self.try_rename(request.json, moved, self.world.head(target))
+        return bool(moved)
+
+    def renamed(self, request: Request, hashes: list[str]) -> dict[Key, Key]:
+        if hashes:
+            steps: dict[Key, Key] = {}
+            for hash in hashes:
+                log = self.world.log(hash) if hash in self.world.hashes else []
+                for entry in log[:1]:
+                    self.world.state(entry.parents[0])
+                    steps |= self.world.renames(entry.parents[0], hash)
+            return steps
+        body = request.json
+        source = body.get("fromHash")
+        if source not in self.world.hashes or not self.world.may_have_renames(source):
+            return {}
+        found = self.dry(request)
+        if found.status != 200:
+            return {}
+        return self.world.renames(found.json["commonAncestor"], source)
+
+    def dry(self, request: Request) -> Reply:
+        """Ask for the merge base, and change nothing."""
+        flags = {"isDryRun": True, "isReturnConflictAsResult": True}
+        return self.pair.ask(request.with_json(request.json | flags))
+
+    def try_rename(self, body: Json, moved: dict[Key, Key], head: str) -> None:
+        """Do it in Morag on a branch of its own: the old key is gone, the new one has it all."""
+        symbols = self.pair.symbols
+        made = Request("POST", self.path("trees"), (("name", _SCRATCH), ("type", "BRANCH")))
+        self.pair.ask(made.with_json({"type": "DETACHED", "hash": head}))
+        verb = "merge" if "fromHash" in body else "transplant"
+        request = Request("POST", self.path("trees", f"{_SCRATCH}@{head}", "history", verb))
+        request = request.with_json(body)
+        reply = self.pair.ask_morag(request)
+        entries = Request("GET", self.path("trees", _SCRATCH, "entries"))
+        seen = self.pair.ask_morag(entries).json["entries"]
+        keys = {tuple(entry["name"]["elements"]) for entry in seen}
+        if reply.status == 200 and reply.json["wasApplied"]:
+            if keys & moved.keys() or not keys >= {*moved.values()}:
+                self.pair.blame(entries, f"a rename is not brought as one: {moved} by {request}")
+            else:
+                self.pair.known.count(MERGED_RENAME)
+        put_back = self.path("trees", f"{_SCRATCH}@{symbols.real(self.now(), 1)}")
+        self.pair.ask_morag(Request("PUT", put_back).with_json({"type": "DETACHED", "hash": head}))
+        self.pair.ask(Request("DELETE", self.path("trees", f"{_SCRATCH}@{head}")))
+        self.world.refresh()
+
+    def now(self) -> str:
+        answer = self.pair.ask_morag(Request("GET", self.path("trees", _SCRATCH)))
+        return str(answer.json["reference"]["hash"])
+
+
+def _is_plain(body: Json) -> bool:
+    """Whether everything is brought as it is."""
+    special = ("defaultKeyMergeMode", "keyMergeModes", "isDryRun", "keepIndividualCommits")
+    return not any(body.get(name) for name in special)

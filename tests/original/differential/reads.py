@@ -1,0 +1,170 @@
+"""Random reads of everything that either API shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.original.differential.asking import Asking, key_json
+from tests.original.differential.requests import Request
+from tests.original.differential.vocabulary import (
+    BOOLEANS,
+    COMMON_FILTERS,
+    DIFF_FILTERS,
+    ENTRY_FILTERS,
+    FETCHES,
+    HISTORY_FILTERS,
+    NUMBERS,
+    REFERENCE_FILTERS,
+)
+
+_CONFIG_TYPES: Final = ("GARBAGE_COLLECTOR", "GARBAGE_COLLECTOR", "UNKNOWN_TYPE", "")
+
+
+class Reads(Asking):
+    # v2
+
+    def references(self) -> None:
+        query = [*self.paging("v2"), *self.fetch(), *self.filter(0.4, REFERENCE_FILTERS)]
+        self.pages(Request("GET", self.path("trees"), tuple(query)), "v2")
+
+    def reference(self) -> None:
+        name = self.spec() if self.chance(0.15) else self.name()
+        self.ask(Request("GET", self.path("trees", name), tuple(self.fetch())))
+
+    def entries(self) -> None:
+        name = self.name()
+        place = name if self.chance(0.5) else self.spec()
+        query = [*self.paging("v2"), *self.range(name), *self.filter(0.35, ENTRY_FILTERS)]
+        query += self.maybe(0.4, "content", BOOLEANS)
+        self.pages(Request("GET", self.path("trees", place, "entries"), tuple(query)), "v2")
+
+    def history(self) -> None:
+        query = [*self.paging("v2"), *self.fetch(), *self.filter(0.35, HISTORY_FILTERS)]
+        if self.chance(0.15):
+            limit = self.hash_on(self.name())
+            query.append(("limit-hash", limit + (self.relative() if self.chance(0.3) else "")))
+        self.pages(Request("GET", self.path("trees", self.spec(), "history"), tuple(query)), "v2")
+
+    def diff(self) -> None:
+        name = self.name()
+        query = [*self.paging("v2"), *self.range(name), *self.filter(0.3, DIFF_FILTERS)]
+        place = self.path("trees", self.spec(), "diff", name if self.chance(0.5) else self.spec())
+        self.pages(Request("GET", place, tuple(query)), "v2")
+
+    def content(self) -> None:
+        name = self.name()
+        place = name if self.chance(0.5) else self.spec()
+        query = [*self.maybe(0.1, "with-doc", BOOLEANS), *self.maybe(0.1, "for-write", BOOLEANS)]
+        asked = self.path("trees", place, "contents", self.encoded_key(name))
+        self.ask(Request("GET", asked, tuple(query)))
+
+    def contents(self) -> None:
+        name = self.name()
+        place = self.path("trees", name if self.chance(0.5) else self.spec(), "contents")
+        query = [*self.maybe(0.1, "with-doc", BOOLEANS), *self.maybe(0.1, "for-write", BOOLEANS)]
+        count = self.random.randrange(5)
+        if self.chance(0.5):
+            query += [("key", self.encoded_key(name)) for _ in range(count)]
+            self.ask(Request("GET", place, tuple(query)))
+        else:
+            keys = [key_json(self.key(self.head(name))) for _ in range(count)]
+            asked = Request("POST", place, tuple(query)).with_json({"requestedKeys": keys})
+            self.ask(asked)
+
+    def recent_changes(self) -> None:
+        name = self.spec() if self.chance(0.1) else self.name()
+        query = self.maybe(0.5, "scan-commits", [*NUMBERS, "2", "10", "100"])
+        self.ask(Request("GET", self.path("trees", name, "recent-changes"), tuple(query)))
+
+    def config(self) -> None:
+        if self.chance(0.3):
+            self.ask(Request("GET", self.path("config", api=self.one(["v1", "v2"]))))
+        else:
+            query = [("type", self.one(_CONFIG_TYPES)) for _ in range(self.random.randrange(3))]
+            self.ask(Request("GET", self.path("config", "repository"), tuple(query)))
+
+    def old_token(self) -> None:
+        """Go on from a page of long ago, perhaps with another filter."""
+        if self.world.tokens:
+            request, _ = self.one(self.world.tokens)
+            self.ask(request)
+
+    # v1
+
+    def references_v1(self) -> None:
+        if self.chance(0.2):
+            self.ask(Request("GET", self.path("trees", "tree", api="v1")))
+            return
+        query = [*self.paging("v1"), *self.fetch(), *self.filter(0.4, REFERENCE_FILTERS)]
+        self.pages(Request("GET", self.path("trees", api="v1"), tuple(query)), "v1")
+
+    def reference_v1(self) -> None:
+        name = self.spec() if self.chance(0.1) else self.name()
+        self.ask(Request("GET", self.path("trees", "tree", name, api="v1"), tuple(self.fetch())))
+
+    def entries_v1(self) -> None:
+        name = self.detachable()
+        query = [*self.paging("v1"), *self.at(name), *self.filter(0.3, ENTRY_FILTERS)]
+        query += self.maybe(0.3, "namespaceDepth", ["1", "2", "3", "4", *NUMBERS])
+        asked = self.path("trees", "tree", name, "entries", api="v1")
+        self.pages(Request("GET", asked, tuple(query)), "v1")
+
+    def log_v1(self) -> None:
+        name = self.detachable()
+        query = [*self.paging("v1"), *self.fetch(), *self.filter(0.3, HISTORY_FILTERS)]
+        query += [(end, self.hash_on(name)) for end in ("startHash", "endHash") if self.chance(0.2)]
+        asked = self.path("trees", "tree", name, "log", api="v1")
+        self.pages(Request("GET", asked, tuple(query)), "v1")
+
+    def content_v1(self) -> None:
+        name = self.detachable()
+        query = [*([("ref", name)] if self.chance(0.9) else []), *self.at(name)]
+        asked = self.path("contents", self.encoded_key(name), api="v1")
+        self.ask(Request("GET", asked, tuple(query)))
+
+    def contents_v1(self) -> None:
+        name = self.detachable()
+        query = [*([("ref", name)] if self.chance(0.9) else []), *self.at(name)]
+        keys = [key_json(self.key(self.head(name))) for _ in range(self.random.randrange(4))]
+        asked = Request("POST", self.path("contents", api="v1"), tuple(query))
+        self.ask(asked.with_json({"requestedKeys": keys}))
+
+    def diff_v1(self) -> None:
+        ends = [self.name() for _ in range(2)]
+        ends = [f"{name}*{self.hash_on(name)}" if self.chance(0.3) else name for name in ends]
+        self.ask(Request("GET", self.path("diffs", "...".join(ends), api="v1")))
+
+    def namespaces_v1(self) -> None:
+        name = self.name()
+        query = [*self.keyed(0.4, "name", name), *self.at(name)]
+        self.ask(Request("GET", self.path("namespaces", name, api="v1"), tuple(query)))
+
+    def namespace_v1(self) -> None:
+        name = self.name()
+        asked = self.path("namespaces", "namespace", name, self.encoded_key(name), api="v1")
+        self.ask(Request("GET", asked, tuple(self.at(name))))
+
+    # Parts
+
+    def detachable(self) -> str:
+        return "DETACHED" if self.chance(0.04) else self.name()
+
+    def at(self, name: str) -> list[tuple[str, str]]:
+        return [("hashOnRef", self.hash_on(name))] if self.chance(0.3) else []
+
+    def fetch(self) -> list[tuple[str, str]]:
+        if self.chance(0.4):
+            return [("fetch", "ALL")]
+        return self.maybe(0.1, "fetch", FETCHES)
+
+    def filter(self, part: float, fitting: tuple[str, ...]) -> list[tuple[str, str]]:
+        if not self.chance(part):
+            return []
+        return [("filter", self.one(COMMON_FILTERS if self.chance(0.15) else fitting))]
+
+    def range(self, name: str) -> list[tuple[str, str]]:
+        query = [*self.keyed(0.1, "min-key", name), *self.keyed(0.1, "max-key", name)]
+        query += self.keyed(0.1, "prefix-key", name)
+        while self.chance(0.15):
+            query += self.keyed(1, "key", name)
+        return query

@@ -1,0 +1,95 @@
+"""One random history, from an empty repository to a comparison of everything in the end."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.original.differential import servers
+from tests.original.differential.generator import Generator
+from tests.original.differential.pair import Difference, Diverged, Pair
+from tests.original.differential.requests import Request, path
+from tests.original.differential.world import World
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.original.differential.servers import Running
+
+
+class Outcome(Struct, frozen=True):
+    seed: int
+    steps: int
+    requests: int
+    known: Counter[str]
+    differences: list[tuple[int, Difference]]
+    diverged: str
+    tail: list[str]
+
+    def __str__(self) -> str:
+        head = f"seed {self.seed}: {self.steps} steps, {self.requests} requests, known: "
+        head += ", ".join(f"{count} × {what}" for what, count in self.known.items())
+        lines = [head]
+        for step, difference in self.differences:
+            lines += ["", f"seed {self.seed}, step {step}", str(difference)]
+        if self.diverged:
+            lines += ["", f"diverged: {self.diverged}", "after:", *self.tail]
+        elif self.differences:
+            lines += ["", "before the last one:", *self.differences[-1][1].before]
+        return "\n".join(lines)
+
+
+def run(
+    seed: int, steps: int, logs: Path, second: Callable[[Path], Running] = servers.morag
+) -> Outcome:
+    with ExitStack() as stack:
+        here = stack.enter_context(servers.original(logs / "original.log"))
+        there = stack.enter_context(second(logs / "second.log"))
+        twins = second is servers.original
+        pair = stack.enter_context(Pair(here, there, twins=twins))
+        return _run(pair, seed, steps)
+
+
+def _run(pair: Pair, seed: int, steps: int) -> Outcome:
+    differences: list[tuple[int, Difference]] = []
+    done, diverged = 0, ""
+    try:
+        generator = Generator(pair, World(pair), Random(seed))
+        while done < steps:
+            generator.step()
+            done += 1
+            differences += [(done, difference) for difference in pair.differences]
+            pair.differences.clear()
+        compare_all(pair)
+    except Diverged as reason:
+        diverged = str(reason)
+    differences += [(done, difference) for difference in pair.differences]
+    return Outcome(seed, done, pair.asked, pair.known.counts, differences, diverged, [*pair.tail])
+
+
+def compare_all(pair: Pair) -> None:
+    """All references, all logs with their operations, all content of every head."""
+    everything = (("fetch", "ALL"),)
+    for api in ("v1", "v2"):
+        listed = pair.ask(Request("GET", path("trees", api=api), everything))
+    for reference in listed.json["references"]:
+        name = reference["name"]
+        place = f"@{reference['hash']}"
+        _all_pages(pair, Request("GET", path("trees", place, "history"), everything))
+        _all_pages(pair, Request("GET", path("trees", name, "entries"), (("content", "true"),)))
+        pair.ask(Request("GET", path("trees", name, "recent-changes"), (("scan-commits", "50"),)))
+        pair.ask(Request("GET", path("trees", "tree", name, "log", api="v1"), everything))
+        pair.ask(Request("GET", path("namespaces", name, api="v1")))
+
+
+def _all_pages(pair: Pair, request: Request) -> None:
+    reply = pair.ask(request)
+    while reply.ok and reply.json["hasMore"]:
+        token = ("page-token", reply.json["token"])
+        reply = pair.ask(replace(request, query=(*request.query, token)))

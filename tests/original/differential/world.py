@@ -1,0 +1,94 @@
+"""What the generator knows of both servers: references, states and logs, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from tests.original.differential.pair import Diverged
+from tests.original.differential.requests import Request, path
+from tests.original.differential.symbols import HASH
+
+if TYPE_CHECKING:
+    from tests.original.differential.pair import Pair
+    from tests.original.differential.symbols import Json
+    from tests.original.differential.vocabulary import Key
+
+_LOGGED: Final = 30
+
+
+class Logged(Struct, frozen=True):
+    hash: str
+    parents: list[str]
+
+
+class World:
+    """Everything here was said by both servers, in answers that were compared."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._states: dict[str, dict[Key, Json]] = {}
+        self._logs: dict[str, list[Logged]] = {}
+        self._homes: dict[str, set[Key]] = {}
+        self.references: dict[str, Json] = {}
+        self.hashes: list[str] = []
+        self.tokens: list[tuple[Request, str]] = []
+        config = pair.ask(Request("GET", path("config"))).json
+        nothing = config["noAncestorHash"]
+        self.nothing = pair.symbols.bind(HASH, nothing, nothing)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read all references; if they are not the same, all else will differ, too."""
+        found = self._pair.ask(Request("GET", path("trees")))
+        if not found.same:
+            raise Diverged("the references are not the same")
+        self.references = {ref["name"]: ref for ref in found.json["references"]}
+        known = {*self.hashes}
+        heads = dict.fromkeys(ref["hash"] for ref in self.references.values())
+        self.hashes += [head for head in heads if head not in known]
+
+    def names(self, kind: str) -> list[str]:
+        return [name for name, ref in self.references.items() if ref["type"] == kind]
+
+    def head(self, name: str) -> str:
+        return str(self.references[name]["hash"])
+
+    def state(self, hash: str) -> dict[Key, Json]:
+        """All content at a commit."""
+        if hash not in self._states:
+            asked = Request("GET", path("trees", f"@{hash}", "entries"), (("content", "true"),))
+            entries = self._items(asked, "entries")
+            self._states[hash] = {tuple(e["name"]["elements"]): e["content"] for e in entries}
+            for key, content in self._states[hash].items():
+                self._homes.setdefault(content["id"], set()).add(key)
+        return self._states[hash]
+
+    def log(self, hash: str) -> list[Logged]:
+        """The newest commits of a log, newest first."""
+        if hash not in self._logs:
+            query = (("max-records", str(_LOGGED)),)
+            asked = Request("GET", path("trees", f"@{hash}", "history"), query)
+            metas = [entry["commitMeta"] for entry in self._items(asked, "logEntries")]
+            self._logs[hash] = [Logged(m["hash"], m["parentCommitHashes"]) for m in metas]
+        return self._logs[hash]
+
+    def _items(self, asked: Request, items: str) -> list[Json]:
+        reply = self._pair.ask(asked)
+        if not reply.ok:
+            raise Diverged(f"what the generator goes by is not to be had: {reply.status} {asked}")
+        found: list[Json] = reply.json[items]
+        return found
+
+    def renames(self, before: str, after: str) -> dict[Key, Key]:
+        """Keys that hold, at the later commit, what other keys held at the earlier one."""
+        later = self.state(after)
+        moved = {c["id"]: key for key, c in later.items() if len(self._homes[c["id"]]) > 1}
+        if not moved:
+            return {}
+        earlier = self.state(before).items()
+        return {k: moved[c["id"]] for k, c in earlier if moved.get(c["id"], k) != k}
+
+    def may_have_renames(self, hash: str) -> bool:
+        return any(len(self._homes[c["id"]]) > 1 for c in self.state(hash).values())

@@ -1,0 +1,263 @@
+"""Random changes of references, content, namespaces and configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from tests.original.differential.asking import Asking, key_json
+from tests.original.differential.known import TYPE_CHANGE
+from tests.original.differential.requests import Request
+from tests.original.differential.vocabulary import (
+    BRANCHES,
+    NAMESPACES,
+    TAGS,
+    TYPES,
+    WRONG_NAMES,
+    content,
+    encoded,
+    meta,
+    some_key,
+)
+
+if TYPE_CHECKING:
+    from tests.original.differential.symbols import Json
+    from tests.original.differential.vocabulary import Key
+
+_MANY: Final = 14  # References; beyond that, deleting is more likely than creating.
+_KINDS: Final = ("BRANCH", "BRANCH", "BRANCH", "TAG", "branch", "tag", "FOO", "DETACHED")
+_POLICIES: Final = ("P30D", "PT10M", "NONE", "none", "100", "2020-01-01T00:00:00Z", "0", "abc", "P1Y")
+
+
+class Writes(Asking):
+    # References
+
+    def create(self) -> None:
+        if len(self.world.references) > _MANY:
+            self.delete()
+            return
+        source, kind = self.name(), self.one(_KINDS if self.chance(0.1) else _KINDS[:4])
+        name = self.new_name(kind)
+        if self.chance(0.7):
+            query = (("name", name), ("type", kind))
+            self.ask(Request("POST", self.path("trees"), query).with_json(self.target(source)))
+        else:
+            made = {"type": kind.upper(), "name": name, "hash": self.hash_on(source)}
+            query = (("sourceRefName", source),) if self.chance(0.8) else ()
+            asked = Request("POST", self.path("trees", "tree", api="v1"), query)
+            self.ask(asked.with_json(made))
+
+    def assign(self) -> None:
+        name = self.branch() if self.chance(0.7) else self.name()
+        request = self.moving("PUT", name)
+        self.ask(request.with_json(self.target(self.name())))
+
+    def delete(self) -> None:
+        self.ask(self.moving("DELETE", self.name()))
+
+    def moving(self, method: str, name: str) -> Request:
+        """A request that names a reference, with the hash it should have."""
+        kind = str(self.world.references.get(name, {}).get("type", "BRANCH"))
+        kind = self.one(_KINDS) if self.chance(0.1) else kind
+        if self.chance(0.7):
+            query = (("type", kind),) if self.chance(0.3) else ()
+            place = name if self.chance(0.04) else f"{name}@{self.hash_on(name)}"
+            return Request(method, self.path("trees", place), query)
+        query = (("expectedHash", self.hash_on(name)),) if self.chance(0.96) else ()
+        return Request(method, self.path("trees", kind.lower(), name, api="v1"), query)
+
+    def target(self, source: str) -> Json:
+        """Where a new or moved reference shall point."""
+        hash = self.hash_on(source)
+        if self.chance(0.15):
+            return {"type": "DETACHED", "hash": hash}
+        kind = str(self.world.references.get(source, {}).get("type", "BRANCH"))
+        kind = self.one(["BRANCH", "TAG", "NOPE"]) if self.chance(0.1) else kind
+        made = {"type": kind, "name": source, "hash": hash}
+        if self.chance(0.1):
+            made["hash"] = hash + self.relative()
+        return made
+
+    def new_name(self, kind: str) -> str:
+        if self.chance(0.1):
+            return self.one(WRONG_NAMES)
+        return self.one(TAGS if kind.upper() == "TAG" else BRANCHES)
+
+    # Commits
+
+    def commit(self) -> None:
+        branch = self.branch()
+        expected = self.hash_on(branch)
+        body = {"commitMeta": meta(self.random), "operations": self.operations(branch, expected)}
+        if self.chance(0.8):
+            place = branch if self.chance(0.02) else f"{branch}@{expected}"
+            place += self.relative() if self.chance(0.02) else ""
+            request = Request("POST", self.path("trees", place, "history", "commit"))
+        else:
+            query = (("expectedHash", expected),) if self.chance(0.97) else ()
+            asked = self.path("trees", "branch", branch, "commit", api="v1")
+            request = Request("POST", asked, query)
+            self.expect_content(branch, body["operations"])
+        self.ask(replace(request.with_json(body), headers=self.commit_headers()))
+
+    def operations(self, branch: str, expected: str) -> list[Json]:
+        known = expected in self.world.hashes
+        state = dict(self.world.state(expected if known else self.head(branch)))
+        made: list[Json] = []
+        for _ in range(self.one([1, 1, 1, 2, 2, 3, 4])):
+            made += self.operation(state)
+        if self.chance(0.1):
+            self.random.shuffle(made)
+        return made if self.chance(0.995) else []
+
+    def operation(self, state: dict[Key, Json]) -> list[Json]:
+        """What one has in mind to do, in terms of what is there. `state` follows."""
+        roll = self.random.random()
+        stored = [key for key, content in state.items() if content.get("id")]
+        if roll < 0.42 or not stored:
+            return self.new(state)
+        key = self.one(stored)
+        if roll < 0.97 and state[key]["type"] == "NAMESPACE" and self.chance(0.7):
+            return self.new(state)
+        here = state[key]
+        if roll < 0.64:
+            return [put(key, self.changed(key, here))]
+        if roll < 0.78:
+            del state[key]
+            return [{"type": "DELETE", "key": key_json(key)}]
+        if roll < 0.82:
+            return self.rename(state, key)
+        if roll < 0.87:
+            return [{"type": "UNCHANGED", "key": key_json(key)}]
+        if roll < 0.9:
+            anew = content(self.random, self.one(TYPES), key)
+            return [{"type": "DELETE", "key": key_json(key)}, put(key, anew)]
+        return self.doubtful(state, key)
+
+    def new(self, state: dict[Key, Json]) -> list[Json]:
+        """Something new, as a rule with the namespaces that it needs."""
+        key = self.one(NAMESPACES) if self.chance(0.2) else some_key(self.random)
+        if key in state:
+            return [put(key, self.changed(key, state[key]))]
+        made = []
+        for depth in range(1, len(key)):
+            if key[:depth] not in state and self.chance(0.9):
+                state[key[:depth]] = self.namespace(key[:depth])
+                made.append(put(key[:depth], state[key[:depth]]))
+        wanted = key in NAMESPACES and self.chance(0.8)
+        state[key] = self.namespace(key) if wanted else self.any_content(key)
+        return [*made, put(key, state[key])]
+
+    def rename(self, state: dict[Key, Json], key: Key) -> list[Json]:
+        to = some_key(self.random)
+        if to in state:
+            return []
+        moved = state[to] = state.pop(key)
+        changed = self.changed(to, moved) if self.chance(0.4) else moved
+        made = [{"type": "DELETE", "key": key_json(key)}, put(to, changed)]
+        return made if self.chance(0.7) else made[::-1]
+
+    def doubtful(self, state: dict[Key, Json], key: Key) -> list[Json]:
+        """What a client may get wrong."""
+        here, absent = state[key], some_key(self.random)
+        strange = self.one(["x", "cafebabe-0000-4000-8000-cafebabe0000", here.get("id", "y")])
+        return self.one(
+            [
+                [{"type": self.one(["DELETE", "UNCHANGED"]), "key": key_json(absent)}],
+                [put(key, self.any_content(key))],
+                [put(absent, here)],
+                [put(key, {**here, "id": strange})],
+                [put(key, here), put(key, here)],
+                [put(key, here), {"type": "DELETE", "key": key_json(key)}],
+                [{"type": "UNCHANGED", "key": key_json(key)}, put(key, here)],
+                [{"type": "DELETE", "key": key_json(key)}] * 2,
+                [put(absent, self.any_content(absent)) | {"documentation": {"mimeType": "text/plain", "text": "x"}}],
+                [put(key, here) | {"metadata": [{"variant": "x", "y": 1}]}],
+                [put(key, here | {"unknown": 1})],
+            ]
+        )
+
+    def expect_content(self, branch: str, operations: list[Json]) -> None:
+        """In v1, a put may say what it replaces."""
+        state = self.world.state(self.head(branch))
+        for operation in operations:
+            key = tuple(operation["key"]["elements"])
+            if operation["type"] == "PUT" and self.chance(0.5):
+                here = state.get(key) or self.any_content(key)
+                operation["expectedContent"] = self.changed(key, here) if self.chance(0.2) else here
+
+    def any_content(self, key: Key) -> Json:
+        return content(self.random, self.one([*TYPES, TYPES[0], TYPES[0]]), key)
+
+    def namespace(self, key: Key) -> Json:
+        return content(self.random, "NAMESPACE", key if self.chance(0.97) else ("other",))
+
+    def changed(self, key: Key, here: Json) -> Json:
+        """Other content of the same type, under the same id if it has one."""
+        return content(self.random, here["type"], key, here.get("id"))
+
+    def type_change(self) -> None:
+        """Morag refuses, and nothing has changed."""
+        branch = self.one(self.world.names("BRANCH"))
+        head = self.world.head(branch)
+        state = self.world.state(head)
+        if not state or self.pair.twins:
+            return
+        key = self.one(list(state))
+        here = state[key]
+        other = self.one([kind for kind in (*TYPES, "NAMESPACE") if kind != here["type"]])
+        operations = [put(key, content(self.random, other, key, here["id"]))]
+        if self.chance(0.3):
+            to = some_key(self.random)
+            if to in state or (len(to) > 1 and to[:-1] not in state):
+                return
+            moved = put(to, operations[0]["content"])
+            operations = [{"type": "DELETE", "key": key_json(key)}, moved]
+        request = Request("POST", self.path("trees", f"{branch}@{head}", "history", "commit"))
+        request = request.with_json({"commitMeta": {"message": "x"}, "operations": operations})
+        reply = self.pair.ask_morag(request)
+        if reply.status == 400 and reply.json["errorCode"] == "BAD_REQUEST":
+            self.pair.known.count(TYPE_CHANGE)
+        else:
+            self.pair.blame(request, "a type change is not refused")
+        self.world.refresh()
+
+    # Namespaces and configuration
+
+    def namespaces(self) -> None:
+        branch = self.branch()
+        key = self.one(NAMESPACES) if self.chance(0.8) else self.key(self.head(branch))
+        place = self.path("namespaces", "namespace", branch, encoded(self.random, key), api="v1")
+        query = (("hashOnRef", self.hash_on(branch)),) if self.chance(0.1) else ()
+        roll = self.random.random()
+        if roll < 0.5:
+            made = self.namespace(key)
+            self.ask(Request("PUT", place, query).with_json(made))
+        elif roll < 0.8:
+            change = {
+                "propertyUpdates": {f"p{i}": self.someone() for i in range(self.random.randrange(3))},
+                "propertyRemovals": self.random.sample(["p0", "p1", "p9"], self.random.randrange(3)),
+            }
+            self.ask(Request("POST", place, query).with_json(change))
+        else:
+            self.ask(Request("DELETE", place, query))
+
+    def configure(self) -> None:
+        config: Json = {"type": "GARBAGE_COLLECTOR"}
+        if self.chance(0.7):
+            config["defaultCutoffPolicy"] = self.one(_POLICIES)
+        if self.chance(0.4):
+            policy = {"referenceNamePattern": "main", "policy": self.one(_POLICIES)}
+            config["perRefCutoffPolicies"] = [policy] * self.random.randrange(3)
+        if self.chance(0.4):
+            config["newFilesGracePeriod"] = self.one(["PT3H", "P1D", "PT0S", "xyz", "PT90M", "PT1.5S"])
+        if self.chance(0.4):
+            config["expectedFileCountPerContent"] = self.one([1, 123, "5", -1, 1.5])
+        if self.chance(0.05):
+            config["type"] = "CUSTOM"
+        self.ask(Request("POST", self.path("config", "repository")).with_json({"config": config}))
+
+
+def put(key: Key, content: Json) -> Json:
+    return {"type": "PUT", "key": key_json(key), "content": content}
