@@ -131,7 +131,7 @@ def _started(stack: ExitStack, *, on_disk: bool) -> list[Server]:
 
 
 def _warm(servers: Sequence[Server], alone: int) -> None:
-    """On a branch that nobody looks at any more; so many commits by one client, the others by 16."""
+    """On a branch that nobody looks at later: so many commits by one client, the rest by 16."""
     for server in servers:
         committers = _committers(server, "warm", 16)
         paths = ["trees/main", *(f"trees/main/contents/{_table(n)}" for n in range(TABLES))]

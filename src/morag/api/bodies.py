@@ -117,12 +117,10 @@ class CommitBody(Struct, frozen=True, rename="camel"):
     commit_meta: CommitMetaBody
     operations: tuple[PutBody | Delete | Unchanged, ...] | None = None
 
-    def changes(self, *, expecting: bool) -> list[Operation]:
-        """Only version 1 compares the expected content."""
+    def changes(self) -> list[Operation]:
+        """Expected content is not looked at, as ever: the expected hash says more."""
         return [
-            Put(op.key, op.content, op.expected_content if expecting else None)
-            if isinstance(op, PutBody)
-            else op
+            Put(op.key, op.content) if isinstance(op, PutBody) else op
             for op in self.operations or ()
         ]
 

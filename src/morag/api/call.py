@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from morag.api.http import Later, Request, Response
-from morag.api.later import InThread
+from morag.api.http import Request, Response
+from morag.api.later import Answer, InLane, InThread
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.service.places import Asked, asked_beside, asked_in_path
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from morag.api.later import Render
     from morag.model.references import Reference
     from morag.service.service import Service
+    from morag.versions.lanes import Request as LaneRequest
 
 T = TypeVar("T")
 
-Answer: TypeAlias = Response | Later
 Handler: TypeAlias = Callable[["Call"], Answer]
 
 _JSON: Final = ((b"content-type", b"application/json;charset=UTF-8"),)
@@ -54,9 +54,13 @@ class Call:
             self._query = Query(self.request.query)
         return self._query
 
-    def in_thread(self, work: Callable[[], Response]) -> Later:
+    def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """For what may take long, such as a listing."""
         return InThread(work, self.render)
+
+    def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
+        """For what changes a branch."""
+        return InLane(self.service.repository, request, answer, self.render)
 
     def place(self, where: str, parameter: str = "ref") -> Asked:
         """The ref spec in the path. `-` stands for the default branch."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 from morag.api import answers
 from morag.api.call import ok
 from morag.api.endpoints import Endpoints
-from morag.api.v2 import MAX_RECORDS, PAGE_TOKEN
+from morag.api.v2.declared import MAX_RECORDS, PAGE_TOKEN
 
 if TYPE_CHECKING:
-    from morag.api.call import Answer, Call
+    from morag.api.call import Call
     from morag.api.http import Response
+    from morag.api.later import Answer
 
 endpoint = Endpoints("/morag/v1")
 
@@ -34,3 +35,6 @@ def get_ref_log(call: Call) -> Answer:
         return ok(answers.RefLog(page.token, page.items, page.token is not None))
 
     return call.in_thread(work)
+
+
+ENDPOINTS: Final = tuple(endpoint.list)

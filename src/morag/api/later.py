@@ -1,44 +1,54 @@
-"""Answers that wait: for a thread that may block, or for the lane of a branch."""
+"""Answers that wait: for a thread that may block, or for the lane of a branch.
+
+No thread ever waits for a lane, so that a few threads are enough for all lanes: whoever drives one
+calls back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from morag.api.http import Response
-from morag.versions.commit import CommitRequest, CommitResult
+from morag.api.http import Later, Response, Spawn
+from morag.versions.lanes import Request, Ticket
 from morag.versions.repository import Repository
 
-if TYPE_CHECKING:
-    from morag.api.http import Spawn
-    from morag.versions.lanes import Ticket
-
-Render: TypeAlias = Callable[[Callable[[], "Response"]], "Response"]
-"""Makes a response of whatever the call gives or raises."""
+Answer: TypeAlias = Response | Later
+Render: TypeAlias = Callable[[Callable[[], Answer]], Answer]
+"""Makes an answer of whatever the call gives or raises."""
 
 
 class InThread(Struct, frozen=True):
     """Work that may take long: it must not hold up the requests of others."""
 
-    work: Callable[[], Response]
+    work: Callable[[], Answer]
     render: Render
 
     def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
-        spawn(lambda: done(self.render(self.work)))
+        def work() -> None:
+            answer = self.render(self.work)
+            if isinstance(answer, Response):
+                done(answer)
+            else:
+                answer.start(spawn, done)
+
+        spawn(work)
 
 
 class InLane(Struct, frozen=True):
-    """A commit. No thread waits for it: whoever drives the lane calls back."""
+    """A change of a branch. `answer` makes the response of what became of it."""
 
     repository: Repository
-    request: CommitRequest
-    answer: Callable[[CommitResult], Response]
+    request: Request
+    answer: Callable[[Any], Response]
     render: Render
 
     def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
         def finished(ticket: Ticket) -> None:
-            done(self.render(lambda: self.answer(ticket.result())))
+            response = self.render(lambda: self.answer(ticket.result()))
+            assert isinstance(response, Response), "nothing more to wait for"
+            done(response)
 
         self.repository.start(self.request, spawn, finished)

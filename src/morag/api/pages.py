@@ -14,8 +14,9 @@ from morag.api.http import Response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from morag.api.call import Answer, Call, Handler
+    from morag.api.call import Call, Handler
     from morag.api.http import Header
+    from morag.api.later import Answer
 
 _STATIC: Final = Path(__file__).with_name("static")
 _POLICY: Final = (

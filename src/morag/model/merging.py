@@ -10,6 +10,7 @@ from morag.errors import BadRequest
 from morag.model.conflicts import Conflict
 from morag.model.content import Content
 from morag.model.keys import ContentKey, check_key_type
+from morag.model.meta import CommitMeta
 
 
 class MergeBehavior(Enum):
@@ -38,6 +39,17 @@ class MergeKey(Struct, frozen=True, rename="camel"):
         check_key_type(self.key)
         if not all(isinstance(element, str) for element in self.key.elements):
             raise BadRequest("Content key must consist of texts")
+
+
+class MergeOptions(Struct, frozen=True, kw_only=True):
+    """How a merge or transplant treats metadata, keys and conflicts."""
+
+    meta: CommitMeta | None = None
+    keys: tuple[MergeKey, ...] = ()
+    default: MergeBehavior = MergeBehavior.NORMAL
+    squash: bool = True
+    dry_run: bool = False
+    conflicts_as_result: bool = False
 
 
 class MergedKey(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
     # What uvicorn and the event loop call.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        assert not TYPE_CHECKING or isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._tls = transport.get_extra_info("sslcontext") is not None
         peer = transport.get_extra_info("peername")

@@ -1,34 +1,24 @@
-"""Commits, merges and transplants."""
+"""Commits, merges and transplants: checked here, and then ready for the lane of their branch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from morag.errors import BadRequest
-from morag.model.merging import MergeBehavior, MergeKey
-from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
 from morag.model.refspecs import RefSpec
 
 if TYPE_CHECKING:
-    from morag.model.merging import MergeResult
+    from collections.abc import Sequence
+
+    from morag.model.merging import MergeOptions
+    from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
     from morag.service.places import Asked, Place, Places
     from morag.versions.commit import CommitRequest
+    from morag.versions.merge import MergeRequest
     from morag.versions.repository import Repository
-
-
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """How a merge or transplant treats keys and conflicts."""
-
-    meta: CommitMeta | None = None
-    keys: Sequence[MergeKey] = ()
-    default: MergeBehavior = MergeBehavior.NORMAL
-    dry_run: bool = False
-    conflicts_as_result: bool = False
+    from morag.versions.transplant import TransplantRequest
 
 
 class Changes:
@@ -44,37 +34,21 @@ class Changes:
         self._check_types(place, operations)
         return self._repository.commit_request(place.name, operations, meta, expected=place.hash)
 
-    def merge(self, source: Asked, target: Asked, wishes: Wishes) -> MergeResult:
+    def merge_request(self, source: Asked, target: Asked, options: MergeOptions) -> MergeRequest:
         found = self._places.write(source, what="Source hash")
         place = self._target(target, "merge")
-        return self._repository.merge(
-            RefSpec(None if found.kind == "DETACHED" else found.name, found.hash),
-            place.name,
-            expected=place.hash,
-            meta=wishes.meta,
-            keys=wishes.keys,
-            default=wishes.default,
-            dry_run=wishes.dry_run,
-            conflicts_as_result=wishes.conflicts_as_result,
-        )
+        named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
+        return self._repository.merge_request(named, place.name, options, expected=place.hash)
 
-    def transplant(
-        self, source: str | None, hashes: Sequence[Asked], target: Asked, wishes: Wishes
-    ) -> MergeResult:
+    def transplant_request(
+        self, source: str, hashes: Sequence[Asked], target: Asked, options: MergeOptions
+    ) -> TransplantRequest:
         """The source is only looked up: commits are named by their hashes."""
         self._places.write(hashes[-1], what="Hash to transplant")
         place = self._target(target, "transplant")
         found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
-        return self._repository.transplant(
-            found,
-            place.name,
-            source=source or self._repository.default_branch,
-            expected=place.hash,
-            meta=wishes.meta,
-            keys=wishes.keys,
-            default=wishes.default,
-            dry_run=wishes.dry_run,
-            conflicts_as_result=wishes.conflicts_as_result,
+        return self._repository.transplant_request(
+            found, place.name, options, source=source, expected=place.hash
         )
 
     def _check_types(self, place: Place, operations: Sequence[Operation]) -> None:

@@ -7,7 +7,7 @@ is how they always did.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -23,13 +23,17 @@ from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Delete, Put
 from morag.service.places import DETACHED, Asked
+from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from morag.model.content import Content
     from morag.model.operations import Operation
+    from morag.persist.objects import Commit
     from morag.service.places import Places
+    from morag.versions.commit import CommitResult
+    from morag.versions.lanes import Attempt
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
 
@@ -39,7 +43,7 @@ class Namespaces:
         self._repository = repository
         self._places = places
 
-    def create(self, branch: str, namespace: Namespace) -> Namespace:
+    def create_request(self, branch: str, namespace: Namespace) -> NamespaceChange:
         if not namespace.elements:
             raise BadRequest("Namespace name must not be empty")
         key = ContentKey(namespace.elements)
@@ -51,8 +55,11 @@ class Namespaces:
             )
         if existing is not None or self._implied(head, key) is not None:
             raise NamespaceAlreadyExists(f"Namespace '{key}' already exists", key)
-        hash = self._commit(branch, f"create namespace '{key}'", Put(key, namespace))
-        return self.get(Asked(DETACHED, hash), key)
+        return self._change(branch, f"create namespace '{key}'", Put(key, namespace))
+
+    def created(self, result: CommitResult, namespace: Namespace) -> Namespace:
+        """The namespace as the commit that made it has it."""
+        return self.get(Asked(DETACHED, result.hash), ContentKey(namespace.elements))
 
     def get(self, asked: Asked, key: ContentKey) -> Namespace:
         return self._find(self._places.read(asked), key)
@@ -75,23 +82,23 @@ class Namespaces:
             implied.pop(namespace.elements, None)
         return [*namespaces, *implied.values()]
 
-    def update(
+    def update_request(
         self, branch: str, key: ContentKey, updates: Mapping[str, str], removals: Sequence[str]
-    ) -> None:
+    ) -> NamespaceChange:
         namespace = self._find(self._head(branch), key)
         kept = {name: value for name, value in namespace.properties.items() if name not in removals}
         changed = msgspec.structs.replace(namespace, properties={**kept, **updates})
         key = ContentKey(changed.elements)
-        self._commit(branch, f"update properties for namespace '{key}'", Put(key, changed))
+        return self._change(branch, f"update properties for namespace '{key}'", Put(key, changed))
 
-    def delete(self, branch: str, key: ContentKey) -> None:
+    def delete_request(self, branch: str, key: ContentKey) -> NamespaceChange:
         head = self._head(branch)
         namespace = self._find(head, key)
         for entry in self._repository.contents.entries(head, prefix=key):
             if entry.type != "NAMESPACE":
                 raise NamespaceNotEmpty(f"Namespace '{key}' is not empty", key)
         key = ContentKey(namespace.elements)
-        self._commit(branch, f"delete namespace '{key}'", Delete(key))
+        return self._change(branch, f"delete namespace '{key}'", Delete(key))
 
     def _head(self, branch: str) -> Resolved:
         return self._places.read(Asked(branch))
@@ -115,11 +122,27 @@ class Namespaces:
                 return Namespace(elements=entry.key.parent.elements)
         return None
 
-    def _commit(self, branch: str, message: str, operation: Operation) -> str:
-        name = branch
-        if self._repository.references.get(name).type != "BRANCH":
-            raise ReferenceNotFound.named(name)
+    def _change(self, branch: str, message: str, operation: Operation) -> NamespaceChange:
+        if self._repository.references.get(branch).type != "BRANCH":
+            raise ReferenceNotFound.named(branch)
+        return NamespaceChange(self._repository.commit_request(branch, [operation], message))
+
+
+class NamespaceChange:
+    """A commit whose conflicts are told as something that was not found."""
+
+    operation: ClassVar = CommitRequest.operation
+    shares_batch: ClassVar = True
+
+    def __init__(self, commit: CommitRequest) -> None:
+        self._commit = commit
+        self.branch = commit.branch
+        self.who = commit.who
+        self.operations = commit.operations
+        self.forget = commit.forget
+
+    def attempt(self, head: Commit | None) -> Attempt:
         try:
-            return self._repository.commit(name, [operation], message).hash
+            return self._commit.attempt(head)
         except ReferenceConflict as conflict:
             raise ReferenceNotFound(str(conflict)) from None

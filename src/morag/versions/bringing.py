@@ -39,6 +39,7 @@ class MergeWish(Struct, frozen=True, kw_only=True):
     replay_meta: Callable[[CommitMeta], CommitMeta]
     expected: ObjId | None
     dry_run: bool
+    conflicts_as_result: bool
     who: str
 
 
@@ -51,6 +52,7 @@ class Bringing:
     def __init__(self, persist: Persist, wish: MergeWish) -> None:
         self._persist = persist
         self._wish = wish
+        self.branch = wish.branch
         self.who = wish.who
 
     def forget(self, taken: frozenset[ObjId]) -> None:
@@ -91,7 +93,10 @@ class Outcome:
         self._ancestor = ancestor
 
     def attempt(self, commits: list[Commit], objects: list[Obj]) -> Attempt:
-        """Nothing is written for a dry run, after a conflict, or when there is nothing to do."""
+        """Nothing is written for a dry run, after a conflict, or when there is nothing to do.
+
+        Conflicts are an error, unless they were asked for as a result.
+        """
         at = NO_ANCESTOR if self.head is None else self.head.id
         expected = self._wish.expected
         failed = any(detail.conflict for detail in self.details.values())
@@ -108,11 +113,6 @@ class Outcome:
             expected_hash=None if expected is None else expected.hex(),
             details=tuple(sorted(self.details.values(), key=lambda detail: detail.key.sort_key)),
         )
+        if failed and not self._wish.conflicts_as_result:
+            raise merge_conflict(answer.details)
         return Attempt(tuple(commits), objects, answer)
-
-
-def raise_conflicts(result: MergeResult) -> MergeResult:
-    """For those who want an error instead of a result that tells of conflicts."""
-    if not result.was_successful:
-        raise merge_conflict(result.details)
-    return result

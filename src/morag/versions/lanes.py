@@ -57,6 +57,9 @@ class Request(Protocol):
     """A change of a branch that can be tried on any head."""
 
     @property
+    def branch(self) -> str: ...
+
+    @property
     def operation(self) -> RefOperation: ...
 
     @property
@@ -391,6 +394,12 @@ class Lanes:
         self._let_others_run = let_others_run
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
         self._lock = Lock()
+
+    def run(self, request: Request) -> Any:
+        return self.lane(request.branch).run(request)
+
+    def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
+        self.lane(request.branch).start(request, spawn, finished)
 
     def lane(self, branch: str) -> Lane:
         with self._lock:

@@ -13,14 +13,14 @@ from morag.logic.reflog import RefLog
 from morag.logic.repository import RepositoryDescription, initialize, read_description
 from morag.logic.retry import Retries
 from morag.model.keys import check_unicode
-from morag.model.merging import MergeBehavior, MergeResult
+from morag.model.merging import MergeBehavior, MergeOptions, MergeResult
 from morag.model.meta import CommitMeta, check_client_meta
 from morag.model.names import check_hash, check_reference_name
 from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.persist import Persist
-from morag.versions.bringing import MergeWish, raise_conflicts
+from morag.versions.bringing import MergeWish
 from morag.versions.catalog import Catalog
 from morag.versions.commit import CommitRequest, CommitResult
 from morag.versions.configs import Configs
@@ -103,14 +103,12 @@ class Repository:
         request = self.commit_request(
             branch, operations, meta, expected=expected, committer=committer
         )
-        result: CommitResult = self._lanes.lane(branch).run(request)
+        result: CommitResult = self._lanes.run(request)
         return result
 
-    def start(
-        self, request: CommitRequest, spawn: Spawn, finished: Callable[[Ticket], None]
-    ) -> None:
-        """Commit what `commit_request` made without waiting for it; see `Lane.start`."""
-        self._lanes.lane(request.branch).start(request, spawn, finished)
+    def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
+        """Carry out what a `..._request` method made without waiting for it; see `Lane.start`."""
+        self._lanes.start(request, spawn, finished)
 
     def commit_request(
         self,
@@ -154,18 +152,38 @@ class Repository:
         committer: str = "",
     ) -> MergeResult:
         """Bring everything that `source` changed since it parted from the branch."""
-        keys = tuple(keys)
-        _check_bringing(into, meta, keys, squash, committer)
+        options = MergeOptions(
+            meta=meta,
+            keys=tuple(keys),
+            default=default,
+            squash=squash,
+            dry_run=dry_run,
+            conflicts_as_result=conflicts_as_result,
+        )
+        request = self.merge_request(source, into, options, expected=expected, committer=committer)
+        result: MergeResult = self._lanes.run(request)
+        return result
+
+    def merge_request(
+        self,
+        source: At,
+        into: str,
+        options: MergeOptions,
+        *,
+        expected: str | None = None,
+        committer: str = "",
+    ) -> MergeRequest:
+        """A merge, checked and ready for its lane."""
+        _check_bringing(into, options, committer)
         found = self._resolver.resolve(source)
         target = self._expected(into, expected)
-        wish = self._wish(into, meta, target, keys, default, dry_run, committer)
-        if squash:
+        wish = self._wish(into, options, options.meta, target, committer)
+        if options.squash:
             place = f"{found.name or 'DETACHED'} at {found.hash}"
             message = f"Merged {place} into {into} at {self._at(wish)}"
-            made = merged_meta(meta, message, committer, self._now())
+            made = merged_meta(options.meta, message, committer, self._now())
             wish = msgspec.structs.replace(wish, squash_meta=made)
-        request = MergeRequest(self._persist, wish, found.commit)
-        return self._bring(request, wish, conflicts_as_result)
+        return MergeRequest(self._persist, wish, found.commit)
 
     def transplant(
         self,
@@ -186,24 +204,47 @@ class Repository:
 
         `meta` overrides what a single or a squashed commit says; several keep their own words.
         """
+        options = MergeOptions(
+            meta=meta,
+            keys=tuple(keys),
+            default=default,
+            squash=squash,
+            dry_run=dry_run,
+            conflicts_as_result=conflicts_as_result,
+        )
+        request = self.transplant_request(
+            hashes, into, options, source=source, expected=expected, committer=committer
+        )
+        result: MergeResult = self._lanes.run(request)
+        return result
+
+    def transplant_request(
+        self,
+        hashes: Sequence[str],
+        into: str,
+        options: MergeOptions,
+        *,
+        source: str = "DETACHED",
+        expected: str | None = None,
+        committer: str = "",
+    ) -> TransplantRequest:
+        """A transplant, checked and ready for its lane."""
         hashes = tuple(hashes)
         if not hashes:
             raise BadRequest("No hashes given to transplant.")
-        keys = tuple(keys)
         check_unicode("Source", source)
-        _check_bringing(into, meta, keys, squash, committer)
+        _check_bringing(into, options, committer)
         target = self._expected(into, expected)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
-        override = meta if len(hashes) == 1 else None  # Several keep their own words.
-        wish = self._wish(into, override, target, keys, default, dry_run, committer)
-        if squash:
+        override = options.meta if len(hashes) == 1 else None  # Several keep their own words.
+        wish = self._wish(into, options, override, target, committer)
+        if options.squash:
             place = f"{len(sources)} commits from {source} at {hashes[-1]}"
             message = f"Transplanted {place} into {into} at {self._at(wish)}"
             metas = [meta_of(commit) for commit in sources]
-            made = squashed_meta(metas, meta, message, committer, self._now())
+            made = squashed_meta(metas, options.meta, message, committer, self._now())
             wish = msgspec.structs.replace(wish, squash_meta=made)
-        request = TransplantRequest(self._persist, wish, sources)
-        return self._bring(request, wish, conflicts_as_result)
+        return TransplantRequest(self._persist, wish, sources)
 
     def close(self) -> None:
         """Let go of the store. Everything that returned is stored already."""
@@ -223,22 +264,21 @@ class Repository:
     def _wish(
         self,
         into: str,
-        meta: CommitMeta | None,
+        options: MergeOptions,
+        override: CommitMeta | None,
         expected: ObjId | None,
-        keys: Sequence[MergeKey],
-        default: MergeBehavior,
-        dry_run: bool,
         committer: str,
     ) -> MergeWish:
         """How a merge or transplant is to be done. A squash still lacks its metadata."""
         now = self._now()
         return MergeWish(
             branch=into,
-            rules=MergeRules(keys, default),
+            rules=MergeRules(options.keys, options.default),
             squash_meta=None,
-            replay_meta=lambda source: replayed_meta(source, meta, committer, now),
+            replay_meta=lambda source: replayed_meta(source, override, committer, now),
             expected=expected,
-            dry_run=dry_run,
+            dry_run=options.dry_run,
+            conflicts_as_result=options.conflicts_as_result,
             who=committer,
         )
 
@@ -246,10 +286,6 @@ class Repository:
         """Where the client thinks that the branch is."""
         known = self._resolver.resolve(wish.branch).id if wish.expected is None else wish.expected
         return known.hex()
-
-    def _bring(self, request: Request, wish: MergeWish, conflicts_as_result: bool) -> MergeResult:
-        result: MergeResult = self._lanes.lane(wish.branch).run(request)
-        return result if conflicts_as_result else raise_conflicts(result)
 
     def _expected(self, branch: str, hash: str | None) -> ObjId | None:
         """The expected hash as an id. One that is too short is on no branch."""
@@ -270,14 +306,12 @@ class Repository:
         return instant_text(self._world.clock_nanos())
 
 
-def _check_bringing(
-    into: str, meta: CommitMeta | None, keys: Sequence[MergeKey], squash: bool, committer: str
-) -> None:
+def _check_bringing(into: str, options: MergeOptions, committer: str) -> None:
     """What can be said of a merge or transplant before anything is looked up."""
     check_reference_name(into)
-    if meta is not None:
-        check_client_meta(meta)
-    _check_resolving(keys, squash)
+    if options.meta is not None:
+        check_client_meta(options.meta)
+    _check_resolving(options.keys, options.squash)
     check_unicode("Committer", committer)
 
 

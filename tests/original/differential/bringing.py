@@ -161,9 +161,9 @@ class Bringing(Asking):
         verb = "merge" if "fromHash" in body else "transplant"
         request = Request("POST", self.path("trees", f"{_SCRATCH}@{head}", "history", verb))
         request = request.with_json(body)
-        reply = self.pair.ask_morag(request)
+        reply = self.pair.ask_one(request)
         entries = Request("GET", self.path("trees", _SCRATCH, "entries"))
-        seen = self.pair.ask_morag(entries).json["entries"]
+        seen = self.pair.ask_one(entries).json["entries"]
         keys = {tuple(entry["name"]["elements"]) for entry in seen}
         if reply.status == 200 and reply.json["wasApplied"]:
             if keys & moved.keys() or not keys >= {*moved.values()}:
@@ -171,12 +171,12 @@ class Bringing(Asking):
             else:
                 self.pair.known.count(MERGED_RENAME)
         put_back = self.path("trees", f"{_SCRATCH}@{symbols.real(self.now(), 1)}")
-        self.pair.ask_morag(Request("PUT", put_back).with_json({"type": "DETACHED", "hash": head}))
+        self.pair.ask_one(Request("PUT", put_back).with_json({"type": "DETACHED", "hash": head}))
         self.pair.ask(Request("DELETE", self.path("trees", f"{_SCRATCH}@{head}")))
         self.world.refresh()
 
     def now(self) -> str:
-        answer = self.pair.ask_morag(Request("GET", self.path("trees", _SCRATCH)))
+        answer = self.pair.ask_one(Request("GET", self.path("trees", _SCRATCH)))
         return str(answer.json["reference"]["hash"])
 
 

@@ -53,7 +53,7 @@ class Reply(Struct, frozen=True):
 
 
 class Diverged(Exception):
-    """One did what the other refused: whatever comes next would differ, too."""
+    """One did what the other refused: if nobody helps, all that comes will differ, too."""
 
 
 class Pair:
@@ -88,15 +88,15 @@ class Pair:
         if where:
             self.differences.append(Difference(request, where, here, there, tuple(self.tail)))
         self.tail.append(f"{here.status} {there.status} {request}")
-        if request.writes and _done(here) != _done(there):
+        if request.writes and (_done(here) != _done(there) or _is_broken(here)):
             raise Diverged(str(request))
         return Reply(here.status, self.symbols.symbolic(here.json, ORIGINAL), not where)
 
-    def ask_morag(self, request: Request) -> Reply:
-        """Ask Morag alone, for something that the original gets wrong."""
-        answer = self._sides[MORAG].send(request, self.symbols)
+    def ask_one(self, request: Request, side: int = MORAG) -> Reply:
+        """Ask Morag alone, for something that the original gets wrong, or the original alone."""
+        answer = self._sides[side].send(request, self.symbols)
         self.tail.append(f"--- {answer.status} {request}")
-        return Reply(answer.status, self.symbols.symbolic(answer.json, MORAG), same=True)
+        return Reply(answer.status, self.symbols.symbolic(answer.json, side), same=True)
 
     def blame(self, request: Request, why: str) -> None:
         """Note that Morag alone did something wrong."""
@@ -116,6 +116,12 @@ class Pair:
 
 def _done(answer: Answer) -> bool:
     return 200 <= answer.status < 300
+
+
+def _is_broken(answer: Answer) -> bool:
+    """The original has just stored what it will not read, and says nothing about it."""
+    body = answer.json
+    return answer.status == 400 and isinstance(body, dict) and body.get("message") == ""
 
 
 def _shown(answer: Answer) -> str:

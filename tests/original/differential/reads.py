@@ -72,6 +72,8 @@ class Reads(Asking):
             self.ask(asked)
 
     def recent_changes(self) -> None:
+        if self.world.healed:
+            return
         name = self.spec() if self.chance(0.1) else self.name()
         query = self.maybe(0.5, "scan-commits", [*NUMBERS, "2", "10", "100"])
         self.ask(Request("GET", self.path("trees", name, "recent-changes"), tuple(query)))

@@ -104,22 +104,26 @@ class Writes(Asking):
     def operations(self, branch: str, expected: str) -> list[Json]:
         known = expected in self.world.hashes
         state = dict(self.world.state(expected if known else self.head(branch)))
+        before = dict(state)
         made: list[Json] = []
         for _ in range(self.one([1, 1, 1, 2, 2, 3, 4])):
-            made += self.operation(state)
+            made += self.operation(state, before)
         if self.chance(0.1):
             self.random.shuffle(made)
         return made if self.chance(0.995) else []
 
-    def operation(self, state: dict[Key, Json]) -> list[Json]:
-        """What one has in mind to do, in terms of what is there. `state` follows."""
+    def operation(self, state: dict[Key, Json], before: dict[Key, Json]) -> list[Json]:
+        """What one has in mind to do, in terms of what is there. `state` follows.
+
+        A key that was there `before` keeps its type: the original stores another one wrongly.
+        """
         roll = self.random.random()
         stored = [key for key, content in state.items() if content.get("id")]
         if roll < 0.42 or not stored:
-            return self.new(state)
+            return self.new(state, before)
         key = self.one(stored)
         if roll < 0.97 and state[key]["type"] == "NAMESPACE" and self.chance(0.7):
-            return self.new(state)
+            return self.new(state, before)
         here = state[key]
         if roll < 0.64:
             return [put(key, self.changed(key, here))]
@@ -127,31 +131,36 @@ class Writes(Asking):
             del state[key]
             return [{"type": "DELETE", "key": key_json(key)}]
         if roll < 0.82:
-            return self.rename(state, key)
+            return self.rename(state, before, key)
         if roll < 0.87:
             return [{"type": "UNCHANGED", "key": key_json(key)}]
         if roll < 0.9:
-            anew = content(self.random, self.one(TYPES), key)
+            anew = content(self.random, here["type"], key)
             return [{"type": "DELETE", "key": key_json(key)}, put(key, anew)]
         return self.doubtful(state, key)
 
-    def new(self, state: dict[Key, Json]) -> list[Json]:
+    def new(self, state: dict[Key, Json], before: dict[Key, Json]) -> list[Json]:
         """Something new, as a rule with the namespaces that it needs."""
         key = self.one(NAMESPACES) if self.chance(0.2) else some_key(self.random)
         if key in state:
             return [put(key, self.changed(key, state[key]))]
+        if key in before:
+            state[key] = content(self.random, before[key]["type"], key)
+            return [put(key, state[key])]
         made = []
         for depth in range(1, len(key)):
-            if key[:depth] not in state and self.chance(0.9):
+            if key[:depth] not in {**state, **before} and self.chance(0.9):
                 state[key[:depth]] = self.namespace(key[:depth])
                 made.append(put(key[:depth], state[key[:depth]]))
         wanted = key in NAMESPACES and self.chance(0.8)
         state[key] = self.namespace(key) if wanted else self.any_content(key)
         return [*made, put(key, state[key])]
 
-    def rename(self, state: dict[Key, Json], key: Key) -> list[Json]:
+    def rename(
+        self, state: dict[Key, Json], before: dict[Key, Json], key: Key
+    ) -> list[Json]:
         to = some_key(self.random)
-        if to in state:
+        if to in state or to in before:
             return []
         moved = state[to] = state.pop(key)
         changed = self.changed(to, moved) if self.chance(0.4) else moved
@@ -216,7 +225,7 @@ class Writes(Asking):
             operations = [{"type": "DELETE", "key": key_json(key)}, moved]
         request = Request("POST", self.path("trees", f"{branch}@{head}", "history", "commit"))
         request = request.with_json({"commitMeta": {"message": "x"}, "operations": operations})
-        reply = self.pair.ask_morag(request)
+        reply = self.pair.ask_one(request)
         if reply.status == 400 and reply.json["errorCode"] == "BAD_REQUEST":
             self.pair.known.count(TYPE_CHANGE)
         else:

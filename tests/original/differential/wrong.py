@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tests.original.differential.symbols import Json
 
 _VALUES: Final[tuple[Json, ...]] = (
-    *(None, "", "x", 0, -1, 1.5, True, False, [], {}, [None], ["x"], {"x": "y"}, "ü" * 9, 2**70),
+    *(None, "", "x", 0, -1, 1.5, True, False, [], {}, [None], ["qq"], {"x": "y"}, "ü" * 9, 2**70),
 )
 _CONTENT_TYPES: Final = (
     *("text/plain", "application/xml", "garbage", "application/json; charset=utf-8", "*/*"),
@@ -108,11 +107,3 @@ def _header(random: Random, request: Request) -> Request:
     if random.random() < 0.2:
         return replace(request, headers=others)
     return replace(request, headers=(*others, (name, random.choice(values[name]))))
-
-
-def parses(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

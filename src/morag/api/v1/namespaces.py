@@ -1,0 +1,126 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.api import bodies, v1_answers
+from morag.api.call import NO_CONTENT, ok
+from morag.api.checks import reference_name, required
+from morag.api.endpoints import Parameter
+from morag.api.paths import key_in_path
+from morag.api.v1.declared import HASH_ON_REF, endpoint
+from morag.errors import BadRequest
+from morag.model.content import Namespace
+from morag.model.names import HASH_RULE, check_hash
+from morag.service.places import asked_beside
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.later import Answer
+    from morag.model.keys import ContentKey
+
+
+@endpoint(
+    "PUT",
+    "/namespaces/namespace/{name}/{key}",
+    "Create a namespace",
+    query=(HASH_ON_REF,),
+    takes=Namespace,
+    gives=Namespace,
+    errors=(404, 409),
+)
+def create_namespace(call: Call) -> Answer:
+    where = "createNamespace"
+    body = required(f"{where}.namespace", bodies.NAMESPACE.read(call.request.body))
+    branch, _ = _namespace(call, where)
+    namespaces = call.service.namespaces
+
+    def work() -> Answer:
+        request = namespaces.create_request(branch, body)
+        return call.in_lane(request, lambda made: ok(namespaces.created(made, body)))
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "GET",
+    "/namespaces/namespace/{name}/{key}",
+    "Get a namespace",
+    query=(HASH_ON_REF,),
+    gives=Namespace,
+    errors=(404,),
+)
+def get_namespace(call: Call) -> Answer:
+    name, key = _namespace(call, "getNamespace")
+    asked = asked_beside(name, _plain_hash(call))
+    return call.in_thread(lambda: ok(call.service.namespaces.get(asked, key)))
+
+
+@endpoint(
+    "DELETE",
+    "/namespaces/namespace/{name}/{key}",
+    "Delete a namespace that is empty",
+    errors=(404, 409),
+)
+def delete_namespace(call: Call) -> Answer:
+    branch, key = _namespace(call, "deleteNamespace")
+
+    def work() -> Answer:
+        request = call.service.namespaces.delete_request(branch, key)
+        return call.in_lane(request, lambda _: NO_CONTENT)
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "POST",
+    "/namespaces/namespace/{name}/{key}",
+    "Change the properties of a namespace",
+    takes=bodies.NamespaceUpdateBody,
+    errors=(404,),
+)
+def update_namespace(call: Call) -> Answer:
+    where = "updateProperties"
+    body = required(f"{where}.namespaceUpdate", bodies.NAMESPACE_UPDATE.read(call.request.body))
+    branch, key = _namespace(call, where)
+
+    def work() -> Answer:
+        updates, removals = body.property_updates or {}, body.property_removals or ()
+        request = call.service.namespaces.update_request(branch, key, updates, removals)
+        return call.in_lane(request, lambda _: NO_CONTENT)
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "GET",
+    "/namespaces/{name}",
+    "List namespaces",
+    query=(Parameter("name", "Only this one and those below it."), HASH_ON_REF),
+    gives=v1_answers.NamespacesV1,
+    errors=(404,),
+)
+def list_namespaces(call: Call) -> Answer:
+    name = reference_name("getNamespaces.refName", call.parameters["name"])
+    below = call.query.text("name")
+    prefix = key_in_path(below) if below else None
+    asked = asked_beside(name, _plain_hash(call))
+    namespaces = call.service.namespaces
+    return call.in_thread(lambda: ok(v1_answers.NamespacesV1(namespaces.list(asked, prefix))))
+
+
+def _plain_hash(call: Call) -> str | None:
+    """Here relative parts are not understood, and the message has a form of its own."""
+    hash = call.query.text("hashOnRef")
+    if hash is not None:
+        try:
+            check_hash(hash)
+        except BadRequest:
+            raise BadRequest(f"{HASH_RULE} - but was: {hash}") from None
+    return hash
+
+
+def _namespace(call: Call, where: str) -> tuple[str, ContentKey]:
+    name = reference_name(f"{where}.params.refName", call.parameters["name"])
+    return name, key_in_path(call.parameters["key"])

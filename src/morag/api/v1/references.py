@@ -1,0 +1,146 @@
+"""The server, branches and tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.api import bodies, v1_answers
+from morag.api.call import NO_CONTENT, ok, ok_at
+from morag.api.checks import reference_kind, reference_name
+from morag.api.endpoints import FETCH, FILTER, Parameter
+from morag.api.paths import NoSuchPath
+from morag.api.reading import asked_by
+from morag.api.v1.declared import EXPECTED_HASH, MAX_RECORDS, PAGE_TOKEN, endpoint, expected, single
+from morag.api.v1_answers import ReferenceV1
+from morag.errors import BadRequest
+from morag.service.places import asked_beside
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.http import Response
+    from morag.api.later import Answer
+    from morag.model.names import ReferenceKind
+
+
+@endpoint("GET", "/config", "What this server is", gives=v1_answers.ConfigV1)
+def get_config(call: Call) -> Answer:
+    config = call.service.config
+    return ok(v1_answers.ConfigV1(config.default_branch, config.max_supported_api_version))
+
+
+@endpoint(
+    "GET",
+    "/trees",
+    "List branches and tags",
+    query=(FETCH, FILTER, MAX_RECORDS, PAGE_TOKEN),
+    gives=v1_answers.ReferencesV1,
+)
+def list_references(call: Call) -> Answer:
+    query = call.query
+    all, limit = query.fetches_all(), query.limit("maxRecords")
+    filter, token = query.text("filter"), query.text("pageToken")
+
+    def work() -> Response:
+        page = call.service.references.list(fetch_all=all, filter=filter, limit=limit, token=token)
+        shown = tuple(map(ReferenceV1.of, page.items))
+        return ok(v1_answers.ReferencesV1(page.token, shown, page.token is not None))
+
+    return call.in_thread(work)
+
+
+@endpoint("GET", "/trees/tree", "Get the default branch", gives=v1_answers.ReferenceV1)
+def get_default_branch(call: Call) -> Answer:
+    return _reference(call, call.service.repository.default_branch, fetch_all=False)
+
+
+@endpoint(
+    "POST",
+    "/trees/tree",
+    "Create a branch or tag",
+    query=(Parameter("sourceRefName", "The reference that the hash is on."),),
+    takes=bodies.ReferenceBody,
+    gives=v1_answers.ReferenceV1,
+    errors=(404, 409),
+)
+def create_reference(call: Call) -> Answer:
+    where = "createReference"
+    found = bodies.REFERENCE.read(call.request.body)
+    body = bodies.REFERENCE.required(f"{where}.reference", found)
+    source = call.query.text("sourceRefName")
+    if source is not None:
+        reference_name(f"{where}.sourceRefName", source)
+    asked = asked_beside(source, asked_by(body).hash)
+    if isinstance(body, bodies.DetachedBody):
+        raise BadRequest(f"{where}.reference: must be a branch or a tag")
+    kind: ReferenceKind = "BRANCH" if isinstance(body, bodies.BranchBody) else "TAG"
+    references = call.service.references
+    return call.in_thread(lambda: single(references.create(kind, body.name, asked)))
+
+
+@endpoint(
+    "GET",
+    "/trees/tree/{name}",
+    "Get a branch or tag",
+    query=(FETCH,),
+    gives=v1_answers.ReferenceV1,
+    errors=(404,),
+)
+def get_reference(call: Call) -> Answer:
+    name = reference_name("getReferenceByName.params.refName", call.parameters["name"])
+    if call.query.fetches_all():
+        return call.in_thread(lambda: _reference(call, name, fetch_all=True))
+    return _reference(call, name, fetch_all=False)
+
+
+@endpoint(
+    "PUT",
+    "/trees/{kind}/{name}",
+    "Point a branch or tag elsewhere",
+    query=(EXPECTED_HASH,),
+    takes=bodies.ReferenceBody,
+    errors=(404, 409),
+)
+def assign_reference(call: Call) -> Answer:
+    where = "assignReference"
+    kind, name = _kind(call), call.parameters["name"]
+    body = bodies.REFERENCE.read(call.request.body)
+    reference_name(f"{where}.referenceName", name)
+    target = expected(call, where, name)
+    to = asked_by(bodies.REFERENCE.required(f"{where}.assignTo", body))
+
+    def work() -> Response:
+        call.service.references.assign(kind, target, to)
+        return NO_CONTENT
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "DELETE",
+    "/trees/{kind}/{name}",
+    "Delete a branch or tag",
+    query=(EXPECTED_HASH,),
+    errors=(404, 409),
+)
+def delete_reference(call: Call) -> Answer:
+    kind, name = _kind(call), call.parameters["name"]
+    reference_name("deleteReference.referenceName", name)
+    target = expected(call, "deleteReference", name)
+
+    def work() -> Response:
+        call.service.references.delete(kind, target)
+        return NO_CONTENT
+
+    return call.in_thread(work)
+
+
+def _reference(call: Call, name: str, *, fetch_all: bool) -> Response:
+    found = call.service.references.get(name, fetch_all=fetch_all)
+    return ok_at(ReferenceV1.of(found), found.reference)
+
+
+def _kind(call: Call) -> ReferenceKind:
+    """A path with another word in it leads nowhere."""
+    if call.parameters["kind"] not in ("branch", "tag", "BRANCH", "TAG"):
+        raise NoSuchPath(call.request.path)
+    return reference_kind("type", call.parameters["kind"])

@@ -1,0 +1,93 @@
+"""Commits, merges and transplants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from morag.api import answers, bodies
+from morag.api.answers import AddedContent, ReferenceView
+from morag.api.call import ok, ok_at
+from morag.api.checks import required, some
+from morag.api.headers import with_headers
+from morag.api.reading import options_of, source_name, transplanted
+from morag.api.v2.declared import endpoint
+from morag.model.merging import MergeResult
+from morag.model.meta import CommitMeta
+from morag.model.references import Reference
+from morag.service.places import asked_beside
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.http import Response
+    from morag.api.later import Answer
+    from morag.versions.commit import CommitResult
+
+
+@endpoint(
+    "POST",
+    "/trees/{branch}/history/commit",
+    "Commit changes to keys, all or nothing",
+    takes=bodies.CommitBody,
+    gives=answers.Committed,
+    errors=(404, 409),
+)
+def commit(call: Call) -> Answer:
+    where = "commitMultipleOperations"
+    body = required(f"{where}.operations", bodies.COMMIT.read(call.request.body))
+    target = call.target(f"{where}.branch", "branch")
+    some(f"{where}.operations.operations", body.operations)
+    meta = with_headers(body.commit_meta.meta(), call.request.headers)
+    changes = body.changes()
+    request = call.service.changes.commit_request(target, changes, meta)
+
+    def answer(result: CommitResult) -> Response:
+        branch = Reference("BRANCH", request.branch, result.hash)
+        added = tuple(AddedContent(key, id) for key, id in result.added.items())
+        return ok_at(answers.Committed(ReferenceView.of(branch), added or None), branch)
+
+    return call.in_lane(request, answer)
+
+
+@endpoint(
+    "POST",
+    "/trees/{branch}/history/merge",
+    "Merge what another reference changed",
+    takes=bodies.MergeBody,
+    gives=MergeResult,
+    errors=(404, 409),
+)
+def merge(call: Call) -> Answer:
+    where = "mergeRefIntoBranch"
+    body = required(f"{where}.merge", bodies.MERGE.read(call.request.body))
+    target = call.target(f"{where}.branch", "branch")
+    name = source_name(where, "merge", body.from_ref_name)
+    if body.message is not None:
+        some(f"{where}.merge.message", body.message)
+    source = asked_beside(name, body.from_hash)
+    meta = CommitMeta(message="") if body.commit_meta is None else body.commit_meta.meta()
+    if not meta.message and body.message is not None:
+        meta = msgspec.structs.replace(meta, message=body.message)
+    options = options_of(body, with_headers(meta, call.request.headers), squash=True)
+    return call.in_lane(call.service.changes.merge_request(source, target, options), ok)
+
+
+@endpoint(
+    "POST",
+    "/trees/{branch}/history/transplant",
+    "Apply commits of another reference",
+    takes=bodies.TransplantBody,
+    gives=MergeResult,
+    errors=(404, 409),
+)
+def transplant(call: Call) -> Answer:
+    where = "transplantCommitsIntoBranch"
+    body = required(f"{where}.transplant", bodies.TRANSPLANT.read(call.request.body))
+    target = call.target(f"{where}.branch", "branch")
+    name = source_name(where, "transplant", body.from_ref_name)
+    hashes = transplanted(where, name, body.hashes_to_transplant)
+    meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
+    options = options_of(body, meta, squash=False)
+    request = call.service.changes.transplant_request(name, hashes, target, options)
+    return call.in_lane(request, ok)

@@ -1,0 +1,51 @@
+"""The server, and what is configured for the repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morag.api import bodies
+from morag.api.call import ok
+from morag.api.endpoints import Parameter
+from morag.api.v2.declared import endpoint
+from morag.errors import UnsupportedMediaType
+from morag.model.configs import ConfigUpdate, ConfigUpdated, RepositoryConfigs
+from morag.service.configs import config_of
+from morag.service.service import ServerConfig
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.later import Answer
+
+
+@endpoint("GET", "/config", "What this server is", gives=ServerConfig)
+def get_config(call: Call) -> Answer:
+    return ok(call.service.config)
+
+
+@endpoint(
+    "GET",
+    "/config/repository",
+    "Read configurations of the repository",
+    query=(Parameter("type", "Which ones, such as GARBAGE_COLLECTOR.", repeated=True),),
+    gives=RepositoryConfigs,
+)
+def get_repository_config(call: Call) -> Answer:
+    types = call.query.texts("type")
+    return call.in_thread(lambda: ok(RepositoryConfigs(call.service.configs.read(types))))
+
+
+@endpoint(
+    "POST",
+    "/config/repository",
+    "Replace a configuration of the repository",
+    takes=ConfigUpdate,
+    gives=ConfigUpdated,
+    errors=(415,),
+)
+def update_repository_config(call: Call) -> Answer:
+    body = bodies.CONFIG.read(call.request.body)
+    if body is None:
+        raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
+    config = config_of(body.config)
+    return call.in_thread(lambda: ok(ConfigUpdated(call.service.configs.update(config))))

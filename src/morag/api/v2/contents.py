@@ -1,0 +1,80 @@
+"""Contents of keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from morag.api import answers, bodies
+from morag.api.answers import KeyedContent, ReferenceView
+from morag.api.call import ok_at
+from morag.api.checks import required, some
+from morag.api.endpoints import Parameter
+from morag.api.paths import NoSuchPath, key_in_path, key_of_text
+from morag.api.v2.declared import FOR_WRITE, WITH_DOC, endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.api.call import Call
+    from morag.api.http import Response
+    from morag.api.later import Answer
+    from morag.model.keys import ContentKey
+
+_REQUESTED_KEYS: Final = "getMultipleContents.request.requestedKeys"
+_FEW: Final = 20  # Keys that are looked up at once, rather than by a thread.
+
+
+@endpoint(
+    "GET",
+    "/trees/{ref}/contents/{key}",
+    "Get the content of one key",
+    query=(WITH_DOC, FOR_WRITE),
+    gives=answers.SingleContent,
+    errors=(404,),
+)
+def get_content(call: Call) -> Answer:
+    key = key_in_path(call.parameters["key"])
+    reference, content = call.service.contents.get(call.place("getContent.ref"), key)
+    return ok_at(answers.SingleContent(content, ReferenceView.of(reference)), reference)
+
+
+@endpoint(
+    "GET",
+    "/trees/{ref}/contents",
+    "Get the contents of several keys",
+    query=(Parameter("key", "The keys.", repeated=True, required=True), WITH_DOC, FOR_WRITE),
+    gives=answers.Contents,
+    errors=(404,),
+)
+def get_several_contents(call: Call) -> Answer:
+    if call.request.path.endswith("/"):  # A key that is empty, rather than no key.
+        raise NoSuchPath(call.request.path)
+    texts = call.query.texts("key")
+    some(_REQUESTED_KEYS, texts)
+    return _contents(call, [key_of_text(text) for text in texts if text])
+
+
+@endpoint(
+    "POST",
+    "/trees/{ref}/contents",
+    "Get the contents of several keys",
+    query=(WITH_DOC, FOR_WRITE),
+    takes=bodies.KeysBody,
+    gives=answers.Contents,
+    errors=(404,),
+)
+def get_multiple_contents(call: Call) -> Answer:
+    body = required("getMultipleContents.request", bodies.KEYS.read(call.request.body))
+    some(_REQUESTED_KEYS, body.requested_keys)
+    return _contents(call, body.requested_keys or ())
+
+
+def _contents(call: Call, keys: Sequence[ContentKey]) -> Answer:
+    place = call.place("getMultipleContents.ref")
+
+    def work() -> Response:
+        reference, found = call.service.contents.get_all(place, keys)
+        shown = tuple(KeyedContent(key, content) for key, content in found.items())
+        return ok_at(answers.Contents(shown, ReferenceView.of(reference)), reference)
+
+    return work() if len(keys) <= _FEW else call.in_thread(work)

@@ -1,0 +1,124 @@
+"""Entries, histories and differences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from morag.api import answers
+from morag.api.answers import LogEntryView, ReferenceView
+from morag.api.call import checked, ok
+from morag.api.endpoints import FETCH, FILTER, Parameter
+from morag.api.reading import paged
+from morag.api.v2.declared import (
+    KEY,
+    MAX_KEY,
+    MAX_RECORDS,
+    MIN_KEY,
+    PAGE_TOKEN,
+    PREFIX_KEY,
+    endpoint,
+)
+from morag.service.listings import Wanted
+from morag.service.places import asked_beside
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.http import Response
+    from morag.api.later import Answer
+
+_KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
+
+
+@endpoint(
+    "GET",
+    "/trees/{ref}/entries",
+    "List what is on a commit",
+    query=(
+        MAX_RECORDS,
+        PAGE_TOKEN,
+        *_KEYS,
+        FILTER,
+        Parameter("content", "Whether to add the content.", "boolean"),
+    ),
+    gives=answers.Entries,
+    errors=(404,),
+)
+def get_entries(call: Call) -> Answer:
+    asked, wanted = call.place("getEntries.ref"), _wanted(call)
+    with_content = call.query.flag("content")
+
+    def work() -> Response:
+        listings = call.service.listings
+        reference, page = listings.entries(asked, wanted, with_content=with_content)
+        place = ReferenceView.of(reference)
+        return ok(answers.Entries(page.token, page.items, place, page.token is not None))
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "GET",
+    "/trees/{ref}/history",
+    "List the commits that led to a commit, newest first",
+    query=(
+        MAX_RECORDS,
+        PAGE_TOKEN,
+        Parameter("limit-hash", "The last commit to list."),
+        FILTER,
+        FETCH,
+    ),
+    gives=answers.Log,
+    errors=(404,),
+)
+def get_history(call: Call) -> Answer:
+    query, asked = call.query, call.place("getCommitLog.ref")
+    limit_hash, token = query.text("limit-hash"), query.text("page-token")
+    until = None
+    if limit_hash is not None:
+        where = "getCommitLog.params.startHash"
+        until = checked(where, lambda text: asked_beside(asked.name, text), limit_hash)
+    start = None if token is None else paged(asked.name, token)
+    filter, limit, all = query.text("filter"), query.limit("max-records"), query.fetches_all()
+
+    def work() -> Response:
+        page = call.service.listings.log(
+            asked, until=until, filter=filter, with_operations=all, limit=limit, token=start
+        )
+        shown = tuple(map(LogEntryView.of, page.items))
+        return ok(answers.Log(page.token, shown, page.token is not None))
+
+    return call.in_thread(work)
+
+
+@endpoint(
+    "GET",
+    "/trees/{from}/diff/{to}",
+    "List what differs between two commits",
+    query=(MAX_RECORDS, PAGE_TOKEN, *_KEYS, FILTER),
+    gives=answers.Diffs,
+    errors=(404,),
+)
+def get_diff(call: Call) -> Answer:
+    before = call.place("getDiff.params.fromRef", "from")
+    after = call.place("getDiff.params.toRef", "to")
+    wanted = _wanted(call)
+
+    def work() -> Response:
+        one, other, page = call.service.listings.diff(before, after, wanted)
+        places = ReferenceView.of(one), ReferenceView.of(other)
+        return ok(answers.Diffs(page.token, page.items, *places, page.token is not None))
+
+    return call.in_thread(work)
+
+
+def _wanted(call: Call) -> Wanted:
+    query = call.query
+    return Wanted(
+        min_key=query.key("min-key"),
+        max_key=query.key("max-key"),
+        prefix=query.key("prefix-key"),
+        keys=query.keys("key"),
+        filter=query.text("filter"),
+        limit=query.limit("max-records"),
+        token=query.text("page-token"),
+    )

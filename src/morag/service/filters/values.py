@@ -1,0 +1,77 @@
+"""Values of our structs as the library takes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from morag.service.filters.types import STRING, TIMESTAMP, Type, list_of
+from morag.service.filters.variables import OBJECTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from morag.service.filters.variables import Getter
+
+_UNFIT: Final = re.compile("[\0\ud800-\udfff]")
+
+
+def converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:
+    """From a value of our own to one for the library. Objects have the fields that are wanted."""
+    if type in (STRING, TIMESTAMP):  # The expression makes times of texts, to the nanosecond.
+        return fit
+    if type == list_of(STRING):
+        return _texts
+    if type.name == "list":
+        element = converter(type.of[0], wanted)
+        return lambda values: [element(value) for value in values]
+    if type.name == "map":
+        inner = converter(type.of[1], wanted)
+        return lambda values: {fit(name): inner(value) for name, value in values.items()}
+    if type.name in OBJECTS:
+        return _object_converter(type, wanted)
+    return _as_it_is
+
+
+def fit(text: str | None) -> str | None:
+    """The text as the library can take it: it would cut it at a NUL, and fail at half a surrogate.
+
+    Neither is in a key; a stranger's commit message may have a NUL.
+    """
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return _UNFIT.sub("\ufffd", text)
+
+
+def weight(value: object) -> int:
+    """Characters and elements in a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return len(value) + sum(map(weight, value))
+    if isinstance(value, dict):
+        return sum(weight(name) + weight(part) for name, part in value.items())
+    return 1
+
+
+def _object_converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:
+    fields = [
+        (name, field.get, converter(field.type, wanted))
+        for name, field in OBJECTS[type.name].items()
+        if name in wanted[type.name]
+    ]
+
+    def convert(value: Any) -> dict[str, object] | None:
+        if value is None:
+            return None
+        return {name: inner(get(value)) for name, get, inner in fields}
+
+    return convert
+
+
+def _texts(texts: tuple[str, ...]) -> list[str | None]:
+    return [fit(text) for text in texts]
+
+
+def _as_it_is(value: object) -> object:
+    return value

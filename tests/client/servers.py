@@ -1,0 +1,138 @@
+"""Servers to ask: ours, started as a user starts it, and one that says what it is told to."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from ssl import SSLContext
+    from types import TracebackType
+
+_READY: Final = re.compile(r"morag ready on (http://\S+)")
+_STOP_SECONDS: Final = 30
+
+
+@contextmanager
+def morag_serve(directory: Path) -> Iterator[str]:
+    """The address of a `morag serve` in memory, which runs as long as the `with` block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "morag", "serve", "--port", "0", "--store", "memory:"],
+        stdout=subprocess.PIPE,
+        text=True,
+        # Neither a morag.toml nor a variable of whoever runs the tests may configure it.
+        cwd=directory,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MORAG_")},
+    )
+    with process:  # Waits for the end, and closes the pipe.
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            ready = _READY.match(said)
+            assert ready is not None, f"morag serve said {said!r}"
+            yield ready[1]
+            process.terminate()
+            process.wait(_STOP_SECONDS)
+        finally:
+            process.kill()
+
+
+class Talk:
+    """One accepted connection, from the server's side."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def hear(self) -> bytes:
+        """One request: its head, and its body if it says how long that is."""
+        heard = b""
+        while b"\r\n\r\n" not in heard:
+            part = self._connection.recv(65536)
+            if not part:
+                raise ConnectionError("the client hung up")
+            heard += part
+        head, _, body = heard.partition(b"\r\n\r\n")
+        length = re.search(rb"\r\ncontent-length: (\d+)", head)
+        while length is not None and len(body) < int(length[1]):
+            body += self._connection.recv(65536)
+        return head + b"\r\n\r\n" + body
+
+    def say(self, answer: bytes) -> None:
+        self._connection.sendall(answer)
+
+    def answer(self, body: bytes, status: str = "200 OK", *headers: str) -> None:
+        """A complete answer, as servers give it."""
+        lines = [f"HTTP/1.1 {status}", f"content-length: {len(body)}", *headers, "", ""]
+        self.say("\r\n".join(lines).encode() + body)
+
+    def hang_up(self) -> None:
+        self._connection.shutdown(socket.SHUT_RDWR)
+
+
+class Scripted:
+    """A server on a socket of its own that does with each connection what the script says.
+
+    The script gets the connection and its number, from 1 on.
+    """
+
+    def __init__(self, script: Callable[[Talk, int], None], tls: SSLContext | None = None) -> None:
+        self._script = script
+        self._tls = tls
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[Thread] = []
+        self._open: list[socket.socket] = []
+        self.connections = 0
+        scheme = "http" if tls is None else "https"
+        self.port: int = self._listening.getsockname()[1]
+        self.uri = f"{scheme}://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Scripted:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for connection in list(self._open):
+            connection.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            self.connections += 1
+            self._start(partial(self._serve, connection, self.connections))
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        try:
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            self._script(Talk(connection), number)
+        except OSError:
+            pass  # The client hung up, or the test is over.
+        finally:
+            connection.close()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()

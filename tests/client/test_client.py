@@ -1,0 +1,53 @@
+"""The client against `morag serve`; the same promises are kept by a repository in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import morag
+from morag import BadRequest, Repository
+from morag.client import Client
+from tests.client.contract import NO_ANCESTOR, Catalog, CatalogContract, ClientContract, add
+from tests.client.servers import morag_serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def repository() -> Iterator[Repository]:
+    with morag.open("memory:") as repository:
+        yield repository
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with (
+        morag_serve(tmp_path_factory.mktemp("serve")) as address,
+        Client(f"{address}/api/v2") as client,
+    ):
+        yield client
+
+
+class TestInProcess(CatalogContract):
+    @pytest.fixture
+    def catalog(self, repository: Repository) -> Catalog:
+        return repository
+
+
+class TestMorag(ClientContract):
+    def test_the_ref_log_has_every_move(self, client: Client, branch: str) -> None:
+        head = add(client, branch, "t")
+        client.references.create_tag(f"{branch}-tag", branch)
+        moves = client.references.moves(3).items
+        assert [move.operation for move in moves] == ["CREATE", "COMMIT", "CREATE"]
+        assert [move.reference.name for move in moves] == [f"{branch}-tag", branch, branch]
+        assert (moves[1].hash_before, moves[1].hash_after) == (NO_ANCESTOR, head)
+        assert (moves[1].commits, moves[0].reference.type) == (1, "TAG")
+        first = client.references.moves(1)
+        second = client.references.moves(2, first.token)
+        assert first.items + second.items == moves
+        with pytest.raises(BadRequest, match="at least one"):
+            client.references.moves(0)

@@ -1,0 +1,32 @@
+"""The client against the original server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.client import Client, NotOffered
+from tests.client.contract import ClientContract
+from tests.original.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.original
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    directory = tmp_path_factory.mktemp("original")
+    with (
+        Server(directory / "data", directory / "log.txt", {}) as server,
+        Client(server._address) as client,
+    ):
+        yield client
+
+
+class TestOriginal(ClientContract):
+    def test_a_ref_log_is_not_offered(self, client: Client) -> None:
+        with pytest.raises(NotOffered, match="keeps no ref-log"):
+            client.references.moves()
