@@ -23,12 +23,15 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long test-original test-clients test-spark check format bench lock clean
+.PHONY: help setup serve test test-long test-original test-clients test-spark check format bench lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Build .venv from the lock and install morag in it, editable
+
+serve: setup ## Serve a catalog on http://127.0.0.1:19120, in ./morag-data (ARGS="--store memory:")
+	$(BIN)/morag serve $(ARGS)
 
 test: setup ## Run the tests that take seconds
 	$(BIN)/python -m pytest $(ARGS)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-from itertools import pairwise
+import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 import pytest
 
 import morag
 from morag import Settings, config
+from morag.cli.settings_page import meanings_of_settings, page
+from morag.config import ServerSettings
+from morag.configuring import FIELDS, SettingInvalid, load
 from morag.errors import BadRequest
 from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
@@ -79,24 +86,149 @@ def test_settings_at_their_limits_work() -> None:
         assert len(list(repo.contents.keys("main"))) == 20
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("host", "", "must not be empty"),
+        ("store", None, "must be a text"),
+        ("port", 65_536, "must be at most 65535"),
+        ("port", -1, "must be a whole number from 0 on"),
+        ("workers", 0, "must be a whole number from 1 on"),
+        ("threads", 0, "must be a whole number from 1 on"),
+        ("tls_key", "key.pem", "needs tls_cert"),
+        ("cors_origins", ("ui.example.com",), "must hold origins such as https://"),
+        ("cors_origins", ("https://ui.example.com/",), "must hold origins such as https://"),
+        ("cors_origins", "https://ui.example.com", "must be a list"),
+        ("access_log", "xml", "must be off, text or json"),
+        ("stack_traces", "yes", "must be True or False"),
+        ("max_request_bytes", 0, "must be a whole number from 1 on"),
+        ("max_head_bytes", 1023, "must be a whole number from 1024 on"),
+        ("max_connections", 0, "must be a whole number from 1 on"),
+        ("idle_timeout_seconds", 0, "must be a number above 0"),
+        ("slow_client_seconds", float("nan"), "must be a number above 0"),
+        ("shutdown_seconds", float("inf"), "must be a number above 0"),
+        ("gzip_min_bytes", -1, "must be a whole number from 0 on"),
+    ],
+)
+def test_a_setting_of_the_server_that_cannot_be_right(
+    setting: str, value: Any, message: str
+) -> None:
+    with pytest.raises(BadRequest, match=f"Setting {setting} {message}"):
+        ServerSettings(**{setting: value})
+
+
 def test_every_number_has_a_bound() -> None:
     numbers = {name for name, kind in Settings.__annotations__.items() if kind.startswith("int")}
     assert numbers == config._LEAST.keys()
+    kinds = ServerSettings.__annotations__
+    assert {name for name, kind in kinds.items() if kind == "int"} == config._SERVER_LEAST.keys()
+    assert {name for name, kind in kinds.items() if kind == "float"} == set(config._SECONDS)
 
 
 def test_every_setting_is_explained() -> None:
-    tree = ast.parse(Path(config.__file__).read_text())
-    (body,) = (n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Settings")
-    explained = {
-        field.target.id: text.value.value
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-    }
-    assert tuple(explained) == Settings.__struct_fields__
-    assert all(str(sentence).endswith(".") for sentence in explained.values())
+    meanings = meanings_of_settings()
+    assert tuple(meanings) == Settings.__struct_fields__ + ServerSettings.__struct_fields__
+    assert all(sentence.endswith(".") for sentence in meanings.values())
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """If not: `python -m morag.cli.settings_page > docs/settings.md`."""
+    assert (DOCS / "settings.md").read_text() == page()
+
+
+def test_a_name_means_one_setting() -> None:
+    names = Settings.__struct_fields__ + ServerSettings.__struct_fields__
+    assert sorted(names) == sorted(FIELDS)
+
+
+VALUES: dict[Any, tuple[str, str, Any]] = {
+    bool: ("true", "true", True),
+    int: ("4321", "4321", 4321),
+    float: ("2.5", "2.5", 2.5),
+    str: ("some", '"some"', "some"),
+}
+"""By kind: how to write it as a text, how in TOML, and what it then is."""
+SPECIAL: dict[str, tuple[str, str, Any]] = {
+    "cors_origins": (
+        "https://a, https://b",
+        '["https://a", "https://b"]',
+        ("https://a", "https://b"),
+    ),
+    "access_log": ("json", '"json"', "json"),
+    "commit_retries": ("7", "7", 7),
+    "store": ("memory:", '"memory:"', "memory:"),
+    "retry_sleep_lower_ms": ("6", "6", 6),
+    "retry_sleep_upper_ms": ("26", "26", 26),
+    "min_index_segment_bytes": ("2049", "2049", 2049),
+    "max_index_segment_bytes": ("65535", "65535", 65535),
+    "namespace_validation": ("no", "false", False),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_can_be_given_in_every_place(name: str, tmp_path: Path) -> None:
+    field = FIELDS[name]
+    text, toml, value = SPECIAL.get(name) or VALUES[get_type_hints(field.owner)[name]]
+    others: dict[str, str] = {"tls_cert": "cert.pem"} if name == "tls_key" else {}
+
+    def found(flags: Mapping[str, str], environment: Mapping[str, str], file: str) -> object:
+        (tmp_path / "morag.toml").write_text(file)
+        flags = {**others, **flags}
+        loaded = load(flags, environment=environment, directory=tmp_path)
+        return getattr(loaded.server if field.owner is ServerSettings else loaded.kernel, name)
+
+    assert found({}, {}, "") == field.default
+    assert found({name: text}, {}, "") == value
+    assert found({}, {field.variable: text}, "") == value
+    assert found({}, {}, f"{name} = {toml}") == value
+
+
+def test_flags_win_over_the_environment_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "morag.toml").write_text("port = 1\nthreads = 1\nlane_batch = 1")
+    environment = {"MORAG_PORT": "2", "MORAG_THREADS": "2", "PATH": "x"}
+    loaded = load({"port": "3"}, environment=environment, directory=tmp_path)
+    assert loaded.server == ServerSettings(port=3, threads=2)
+    assert loaded.kernel == Settings(lane_batch=1)
+
+
+def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "morag.toml").write_text("port = 1")
+    for name, port in (("a.toml", 2), ("b.toml", 3)):
+        (tmp_path / name).write_text(f"port = {port}")
+    named = {"MORAG_CONFIG": str(tmp_path / "a.toml")}
+    assert load({}, environment=named, directory=tmp_path).server.port == 2
+    flag = str(tmp_path / "b.toml")
+    assert load({}, flag, environment=named, directory=tmp_path).server.port == 3
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "message"),
+    [
+        ({"MORAG_PROT": "1"}, "", "no setting MORAG_PROT (did you mean MORAG_PORT?); unset it"),
+        ({"MORAG_": "1"}, "", "no setting MORAG_"),
+        ({"MORAG_PORT": "x"}, "", "MORAG_PORT must be a whole number, not 'x'"),
+        ({"MORAG_PORT": ""}, "", "MORAG_PORT must be a whole number, not ''"),
+        ({"MORAG_PORT": "-1"}, "", "from 0 on, not -1 (set by MORAG_PORT)"),
+        ({"MORAG_STACK_TRACES": "maybe"}, "", "MORAG_STACK_TRACES must be true or false"),
+        ({"MORAG_IDLE_TIMEOUT_SECONDS": "x"}, "", "must be a number, not 'x'"),
+        ({"MORAG_CONFIG": "missing.toml"}, "", "There is no file 'missing.toml'"),
+        ({}, "prot = 1", "no setting prot (did you mean port?); correct it in"),
+        ({}, "[server]\nport = 1", "no setting server"),
+        ({}, "port = '1'", "must be a whole number, not '1'"),
+        ({}, "port = true", "must be a whole number, not True"),
+        ({}, "stack_traces = 1", "must be true or false, not 1"),
+        ({}, "cors_origins = 'x'", "must be a list of texts"),
+        ({}, "access_log = 'xml'", "must be off, text or json, not 'xml' (set by"),
+        ({}, "max_index_segment_bytes = 4095", "which is twice min_index_segment_bytes (set by"),
+        ({}, "port = ", "Cannot read settings from"),
+    ],
+)
+def test_what_cannot_be_right_is_told_with_its_place(
+    environment: dict[str, str], file: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "morag.toml").write_text(file)
+    with pytest.raises(SettingInvalid, match=re.escape(message)):
+        load({}, environment=environment, directory=tmp_path)
 
 
 def test_each_world_has_its_own_dice() -> None:

@@ -70,6 +70,7 @@ class Committer:
             self._new_table = table
         else:
             table, id = self._tables[self.commits % _HOT_TABLES]
+            self._new_table = None
         snapshot = _FIRST_SNAPSHOT + self.commits
         body = _COMMIT % {"namespace": NAMESPACE, "table": table, "id": id, "snapshot": snapshot}
         length = b"%d\r\n\r\n" % len(body)
@@ -82,7 +83,6 @@ class Committer:
         if self._new_table is not None:
             id = _string_after(answer, b'"contentId"', _ID_CHARACTERS).decode()
             self._tables = [*self._tables, (self._new_table, f'"{id}"')][-_HOT_TABLES:]
-            self._new_table = None
 
 
 def get(address: Address, path: str) -> bytes:

@@ -119,7 +119,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The largest request line and headers together; larger ones are answered by 431."""
     max_connections: int = 1000
     """How many clients may be connected to one process; one more is answered by 503."""
-    idle_timeout_seconds: float = 60.0
+    idle_timeout_seconds: float = 120.0
     """After which time a connection without a request is closed."""
     slow_client_seconds: float = 30.0
     """How long a client may take to send a request or to take an answer; large ones get more."""
@@ -150,6 +150,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             raise BadRequest("Setting stack_traces must be True or False")
         if self.tls_key and not self.tls_cert:
             raise BadRequest("Setting tls_key needs tls_cert, the certificate it belongs to")
+        if not isinstance(self.cors_origins, tuple):
+            raise BadRequest("Setting cors_origins must be a list")
         for origin in self.cors_origins:
             if origin != "*" and ("://" not in origin or origin.endswith("/")):
                 raise BadRequest(

@@ -98,9 +98,11 @@ def load(
 
 def kind_of(field: Field) -> type:
     """What a value is at heart: of `int | None` it is `int`, of a choice it is `str`."""
-    if get_origin(field.kind) is UnionType:
-        return next(kind for kind in get_args(field.kind) if kind is not NoneType)
-    return get_origin(field.kind) or field.kind
+    kind: Any = field.kind
+    if get_origin(kind) is UnionType:
+        kind = next(one for one in get_args(kind) if one is not NoneType)
+    plain: type = str if get_origin(kind) is Literal else get_origin(kind) or kind
+    return plain
 
 
 def choices_of(field: Field) -> tuple[str, ...]:
@@ -114,9 +116,8 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
             continue
         if variable not in known:
-            raise SettingInvalid(
-                f"There is no setting {variable}{_nearest(variable, known)}; unset it, or correct it"
-            )
+            near = _nearest(variable, known)
+            raise SettingInvalid(f"There is no setting {variable}{near}; unset it, or correct it")
         found[known[variable]] = text
     return found
 
@@ -161,17 +162,16 @@ def _of_toml(field: Field, value: object, place: str) -> object:
         return tuple(value)
     if kind is float and type(value) is int:
         return float(value)
-    if type(value) is not (str if kind is Literal else kind):
+    if type(value) is not kind:
         raise SettingInvalid(f"{field.name} in '{place}' must be {_EXAMPLES[kind]}, not {value!r}")
     return value
 
 
-_EXAMPLES: Final[dict[Any, str]] = {
+_EXAMPLES: Final[dict[type, str]] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     str: "a text",
-    Literal: "a text",
     tuple: "a list of texts",
 }
 

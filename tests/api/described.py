@@ -67,9 +67,7 @@ class Described:
         assert {("query", name) for name in query or {}} <= declared
         assert {("header", name) for name in headers or {}} <= declared
         assert (body is not None) == ("requestBody" in operation)
-        if body is not None and status < 300:
-            schema = operation["requestBody"]["content"]["application/json"]["schema"]
-            self._validate(schema, body, self.document["components"])
+        assert body is None or status >= 300 or self.fits(id, body)
         values = iter(path)
         response = self.ask(
             method,
@@ -84,6 +82,11 @@ class Described:
             self.succeeded.add(id)
         return self._checked(operation, response)
 
+    def fits(self, id: str, body: Json) -> bool:
+        """Whether the body is one that the operation is said to take."""
+        schema = self.operations[id][2]["requestBody"]["content"]["application/json"]["schema"]
+        return _validator(schema, self.document["components"]).is_valid(body)
+
     def _checked(self, operation: Json, response: Response) -> Json:
         declared = self.resolved(operation["responses"][str(response.status)])
         sent = {name.decode(): value.decode() for name, value in response.headers}
@@ -94,7 +97,8 @@ class Described:
         assert sent["content-type"].partition(";")[0] == "application/json"
         assert ("etag" in sent) == ("ETag" in declared.get("headers", {}))
         body = json.loads(response.body)
-        self._validate(declared["content"]["application/json"]["schema"], body, self._components)
+        schema = declared["content"]["application/json"]["schema"]
+        _validator(schema, self._components).validate(body)
         return body
 
     def resolved(self, node: Json) -> Json:
@@ -104,9 +108,6 @@ class Described:
         for word in node["$ref"].removeprefix("#/").split("/"):
             found = found[word]
         return found
-
-    def _validate(self, schema: Json, value: Json, components: Json) -> None:
-        Draft202012Validator({**schema, "components": components}).validate(value)
 
 
 def references(node: Json) -> Iterator[str]:
@@ -119,6 +120,10 @@ def references(node: Json) -> Iterator[str]:
     if isinstance(node, list):
         for item in node:
             yield from references(item)
+
+
+def _validator(schema: Json, components: Json) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": components})
 
 
 def _closed(components: Json) -> Json:

@@ -197,7 +197,7 @@ def test_errors_without_a_body_are_described(api: Described) -> None:
         ("MergedV1", {"sourceCommits", "targetCommits"}, set()),
         # What clients send may lack whatever has a default, though we send it.
         ("IcebergTable", {"metadataLocation"}, {"id"}),
-        ("MergeBody", {"fromRefName"}, {"fromHash", "isDryRun"}),
+        ("MergeBody", {"fromRefName", "fromHash"}, {"commitMeta", "isDryRun"}),
     ],
 )
 def test_a_field_is_required_if_it_is_always_there(
@@ -206,6 +206,43 @@ def test_a_field_is_required_if_it_is_always_there(
     schema = api.document["components"]["schemas"][name]
     assert required <= set(schema["required"])
     assert optional <= schema["properties"].keys() - set(schema["required"])
+
+
+@pytest.mark.parametrize(
+    ("id", "path", "body"),
+    [
+        ("assignReferenceV2", ["main"], {"type": "BRANCH", "name": "main"}),
+        ("assignReferenceV2", ["main"], {"type": "TAG", "name": "main"}),
+        ("commitV2", [f"main@{NOTHING}"], {"commitMeta": {"message": "m"}}),
+        ("commitV2", [f"main@{NOTHING}"], {"commitMeta": {"message": "m"}, "operations": []}),
+        ("getMultipleContentsV2", ["main"], {}),
+        ("mergeV2", [f"main@{NOTHING}"], {"fromRefName": "main"}),
+        ("transplantV2", [f"main@{NOTHING}"], {"fromRefName": "main"}),
+        ("transplantV2", [f"main@{NOTHING}"], {"fromRefName": "main", "hashesToTransplant": []}),
+    ],
+)
+def test_what_no_call_does_without_is_required(
+    api: Described, id: str, path: list[str], body: Any
+) -> None:
+    assert not api.fits(id, body)
+    api(id, *path, body=body, status=400)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"hash": NOTHING},
+        {"committer": "me"},
+        {"commitTime": "2024-05-06T07:08:09Z"},
+        {"parentCommitHashes": [NOTHING]},
+        {"unknown": 1},
+    ],
+)
+def test_what_the_server_sets_is_not_for_clients(api: Described, field: Any) -> None:
+    body = _commit(put("t", content=table(1)))
+    body["commitMeta"] |= field
+    assert not api.fits("commitV2", body)
+    api("commitV2", f"main@{NOTHING}", body=body, status=400)
 
 
 def test_what_is_left_out_is_never_null(api: Described) -> None:

@@ -12,11 +12,23 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from morag import ContentKey, Delete
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from ssl import SSLContext
     from types import TracebackType
+
+    from morag.client import Client
+
+HASH: Final = "ab" * 32
+MAIN: Final = f'{{"reference":{{"type":"BRANCH","name":"main","hash":"{HASH}"}}}}'.encode()
+"""The answer to who asks for the branch `main`."""
+COMMITTED: Final = (
+    f'{{"targetBranch":{{"type":"BRANCH","name":"main","hash":"{HASH}"}},"addedContents":null}}'
+).encode()
+"""The answer to `commit`."""
 
 _READY: Final = re.compile(r"morag ready on (http://\S+)")
 _STOP_SECONDS: Final = 30
@@ -136,3 +148,15 @@ class Scripted:
         thread = Thread(target=work, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+
+def forever(talk: Talk, number: int) -> None:
+    """A script: whatever is asked, the answer is `MAIN`."""
+    while True:
+        talk.hear()
+        talk.answer(MAIN)
+
+
+def commit(client: Client) -> str:
+    """A write of a single request."""
+    return client.commit("main", [Delete(ContentKey.of("t"))], "drop t", expected=HASH).hash

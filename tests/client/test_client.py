@@ -42,7 +42,11 @@ class TestMorag(ClientContract):
         head = add(client, branch, "t")
         client.references.create_tag(f"{branch}-tag", branch)
         moves = client.references.moves(3).items
-        assert [move.operation for move in moves] == ["CREATE", "COMMIT", "CREATE"]
+        assert [move.operation for move in moves] == [
+            "CREATE_REFERENCE",
+            "COMMIT",
+            "CREATE_REFERENCE",
+        ]
         assert [move.reference.name for move in moves] == [f"{branch}-tag", branch, branch]
         assert (moves[1].hash_before, moves[1].hash_after) == (NO_ANCESTOR, head)
         assert (moves[1].commits, moves[0].reference.type) == (1, "TAG")
@@ -51,3 +55,8 @@ class TestMorag(ClientContract):
         assert first.items + second.items == moves
         with pytest.raises(BadRequest, match="at least one"):
             client.references.moves(0)
+
+    def test_a_filter_that_fails_is_the_askers_fault(self, client: Client, branch: str) -> None:
+        add(client, branch, "a")
+        with pytest.raises(BadRequest, match="divide by zero"):
+            list(client.contents.keys(branch, filter="1 / 0 == 1"))

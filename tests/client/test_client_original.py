@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.client import Client, NotOffered
-from tests.client.contract import ClientContract
+from morag.client import Client, NotOffered, UnexpectedAnswer
+from tests.client.contract import ClientContract, add
 from tests.original.server import Server
 
 if TYPE_CHECKING:
@@ -30,3 +30,10 @@ class TestOriginal(ClientContract):
     def test_a_ref_log_is_not_offered(self, client: Client) -> None:
         with pytest.raises(NotOffered, match="keeps no ref-log"):
             client.references.moves()
+
+    def test_a_filter_that_fails_is_the_servers_fault(self, client: Client, branch: str) -> None:
+        add(client, branch, "a")
+        with pytest.raises(UnexpectedAnswer, match="divide by zero") as raised:
+            list(client.contents.keys(branch, filter="1 / 0 == 1"))
+        assert (raised.value.http_status, raised.value.server_code) == (500, "UNKNOWN")
+        assert f"/trees/{branch}/entries" in raised.value.url

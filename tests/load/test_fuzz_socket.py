@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.load.serving import Morag
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from tests.load.serving import Address
 
-HANG_UP_SECONDS: Final = 30
+HANG_UP_SECONDS: Final = 20
 LET_GO_SECONDS: Final = 20
 EXAMPLES: Final = 400
 
-_STATUS: Final = re.compile(rb"^HTTP/1\.1 (\d{3}) [^\r\n]*\r\n", re.MULTILINE)
+_STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n[a-z-]+: ")
 _HOST: Final = b"Host: localhost\r\n"
 _JSON: Final = _HOST + b"Content-Type: application/json\r\n"
 _NO_ANCESTOR: Final = b"2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
@@ -71,7 +71,6 @@ REFUSED: Final = {
     # Request lines.
     "no HTTP at all": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "line ends only": b"\r\n" * 10_000 + b"nonsense\r\n\r\n",
-    "no version": b"GET /\r\n" + _HOST + b"\r\n",
     "a version of the future": b"GET / HTTP/9.9\r\n" + _HOST + b"\r\n",
     "an unknown method": b"BREW /pot HTTP/1.1\r\n" + _HOST + b"\r\n",
     "spaces in the path": b"GET /a b c HTTP/1.1\r\n" + _HOST + b"\r\n",
@@ -229,10 +228,13 @@ def damaged(draw: st.DrawFn) -> bytes:
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
+    report_multiple_bugs=False,
+    phases=(Phase.reuse, Phase.generate),  # Shrinking what makes a server hang would take hours.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(sent=damaged() | st.binary(max_size=500))
 def test_whatever_comes_the_next_request_is_answered(server: Morag, sent: bytes) -> None:
+    note(f"sent: {sent!r}")
     answered = statuses(told(server.address, sent))
     assert all(status < 500 for status in answered), answered
     check_alive(server)

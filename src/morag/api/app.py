@@ -82,8 +82,7 @@ class Api:
             return _OPTIONS if method == "OPTIONS" else _not_allowed(match)
         if match.template not in pages.HANDLERS and not accepts_json(request):
             return _NOT_ACCEPTABLE
-        if request.body:
-            check_media_type(request)
+        check_media_type(request)
 
         def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)

@@ -6,6 +6,7 @@ silently. Numbers may come as text or with a fraction, because the original take
 
 from __future__ import annotations
 
+from json import JSONDecoder
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ T = TypeVar("T")
 _WHOLE_NUMBERS: Final = frozenset(
     {"snapshotId", "schemaId", "specId", "sortOrderId", "versionId", "expectedFileCountPerContent"}
 )
+_FIRST_VALUE: Final = JSONDecoder()  # Takes a value, and does not look at what follows it.
 _LISTS: Final = frozenset(
     {"metadataLocationHistory", "checkpointLocationHistory", "elements", "properties"}
 )
@@ -52,9 +54,9 @@ class Body(Generic[T]):
 
     def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
         try:
-            plain = _mended(msgspec.json.decode(body))
-            found: T | None = msgspec.convert(plain, self._type, strict=False)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
+            found: T | None = msgspec.convert(_mended(plain), self._type, strict=False)
+        except (ValueError, RecursionError):
             raise BadRequest(f"The request body cannot be read: {problem}") from None
         return found
 

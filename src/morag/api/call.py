@@ -27,6 +27,8 @@ Handler: TypeAlias = Callable[["Call"], Answer]
 
 _JSON: Final = ((b"content-type", b"application/json;charset=UTF-8"),)
 _ENCODER: Final = msgspec.json.Encoder()
+_SAID_LATER: Final = ("Illegal value", "'*' relative")
+"""What is no question of grammar is told without the parameter's name."""
 NO_CONTENT: Final = Response(204)
 
 
@@ -91,7 +93,7 @@ def checked(where: str, read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
     except BadRequest as problem:
-        if "Illegal value" in str(problem):  # Said by the resolver, which knows no parameters.
+        if str(problem).startswith(_SAID_LATER):
             raise
         raise BadRequest(f"{where}: {problem}") from None
 

@@ -38,7 +38,7 @@ def with_headers(meta: CommitMeta, headers: Sequence[Header]) -> CommitMeta:
             signed_off_by += _listed(value)
         elif name.startswith(_PROPERTY):
             property = name.removeprefix(_PROPERTY).strip()
-            if property and value:
+            if value:
                 properties[property] = (*properties.get(property, ()), value)
     return msgspec.structs.replace(
         meta,

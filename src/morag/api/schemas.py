@@ -24,6 +24,29 @@ _REF: Final = "#/components/schemas/{name}"
 _NULL: Final = {"type": "null"}
 _UNIONS: Final[Mapping[str, Any]] = {"Content": Content, "ReferenceBody": ReferenceBody}
 """Unions that are told once and referred to. A union has no name that could be found out."""
+_NEEDED: Final[Mapping[str, str]] = {
+    "BranchBody": "hash",
+    "CommitBody": "operations",
+    "KeysBody": "requestedKeys",
+    "MergeBody": "fromHash",
+    "TagBody": "hash",
+    "TransplantBody": "hashesToTransplant",
+    "TransplantBodyV1": "hashesToTransplant",
+}
+"""Fields that no call does without, although the structs do: the message about it is the call's."""
+_SET_BY_SERVER: Final = ("hash", "committer", "commitTime", "parentCommitHashes")
+"""Fields of commit metadata that a client may only send empty."""
+_FORMATS: Final[Mapping[str, str]] = {
+    "snapshotId": "int64",
+    "versionId": "int64",
+    "schemaId": "int32",
+    "specId": "int32",
+    "sortOrderId": "int32",
+    "expectedFileCountPerContent": "int32",
+    "authorTime": "date-time",
+    "commitTime": "date-time",
+}
+_TYPE_OF: Final = {"int64": "integer", "int32": "integer", "date-time": "string"}
 _EMPTY: Final = (list, dict, set)
 _QUOTED: Final = re.compile(r"`(\w+)`")
 
@@ -46,6 +69,10 @@ class Schemas:
             _describe(components[name], struct)
             if name not in shared:
                 _as_sent(components[name], struct)
+        for name, needed in _NEEDED.items():
+            _demand(components[name], needed)
+        for name in _SET_BY_SERVER:
+            _forbid(components["CommitMetaBody"]["properties"][name])
         unions = dict(zip(_UNIONS, schemas[-len(_UNIONS) :], strict=True))
         self.components: dict[str, Schema] = {
             name: _with_unions(schema, unions) for name, schema in sorted(components.items())
@@ -74,7 +101,12 @@ def _find_structs(info: Type, found: dict[str, StructType]) -> None:
 
 
 def _describe(schema: Schema, struct: StructType) -> None:
-    """The docstring, which names the fields as Python does, in the words of the wire."""
+    """Formats, and the docstring, with fields that it names as they are sent."""
+    for name, property in schema["properties"].items():
+        format = _FORMATS.get(name, "")
+        for option in property.get("anyOf", (property,)):
+            if format and option.get("type") == _TYPE_OF[format]:
+                option["format"] = format
     if "description" in schema:
         wire = {field.name: field.encode_name for field in struct.fields}
         text = inspect.cleandoc(schema["description"])
@@ -91,6 +123,20 @@ def _as_sent(schema: Schema, struct: StructType) -> None:
         elif field.default is None:  # Left out instead.
             properties[field.encode_name] = _without_null(property)
     schema["required"] = [name for name in properties if name in required]
+
+
+def _demand(schema: Schema, name: str) -> None:
+    property = _without_null(schema["properties"][name])
+    if property["type"] == "array":
+        property["minItems"] = 1
+    schema["properties"][name] = property
+    schema["required"].append(name)
+
+
+def _forbid(schema: Schema) -> None:
+    is_list = any(option.get("type") == "array" for option in schema.pop("anyOf"))
+    schema |= {"type": ["array", "null"], "maxItems": 0} if is_list else _NULL
+    schema["description"] = "Set by the server."
 
 
 def _may_be_left_out(field: Field, omit_defaults: bool) -> bool:

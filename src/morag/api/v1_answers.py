@@ -132,8 +132,12 @@ class LogV1(Struct, frozen=True, rename="camel"):
     has_more: bool
 
 
-class DiffsV1(Struct, frozen=True):
+class DiffsV1(Struct, frozen=True, rename="camel"):
+    """Always all of them: version 1 has no pages here, only the fields for them."""
+
     diffs: tuple[Diff, ...]
+    token: None = None
+    has_more: bool = False
 
 
 class NamespacesV1(Struct, frozen=True):

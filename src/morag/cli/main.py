@@ -38,12 +38,12 @@ class Misuse(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = _parser()
-    if not arguments or arguments[0].startswith("-") or arguments[0] not in COMMANDS:
+    if not arguments or arguments[0] not in COMMANDS:
+        parser = _parser()
         parser.parse_args(arguments)  # Ends here, unless nothing was given at all.
         parser.print_help(sys.stderr)
         return MISUSED
-    command: Command = import_module(f"morag.cli.{arguments[0]}")  # type: ignore[assignment]
+    command: Command = import_module(f"morag.cli.{arguments[0]}")
     own = argparse.ArgumentParser(
         prog=f"morag {arguments[0]}",
         description=COMMANDS[arguments[0]] + ".",

@@ -13,20 +13,22 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser, explain: bool) -> None:
-    meanings: dict[str, str] = {}
+    helps: dict[str, str] = {}
     if explain:
-        from morag.cli.settings_page import meanings_of_settings  # Reads source: not on each start.
+        from morag.cli.settings_page import meanings_of_settings, shown  # It reads source.
 
-        meanings = meanings_of_settings()
+        for name, meaning in meanings_of_settings().items():
+            helps[name] = f"{meaning} [{shown(FIELDS[name].default)}]".replace("%", "%%")
         parser.epilog = (
             f"Every setting can also be given as MORAG_NAME in the environment, or in {FILE}."
             "\nFlags win over the environment, which wins over the file."
         )
+    parser.usage = "%(prog)s [--host HOST] [--port PORT] [--store URL] [--SETTING VALUE ...]"
     parser.add_argument(
         "--config", metavar="PATH", help=f"read settings from this file ({FILE_VARIABLE})"
     )
     for field in FIELDS.values():
-        _add(parser, field, meanings.get(field.name))
+        _add(parser, field, helps.get(field.name))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,18 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     return serve(configuration.kernel, configuration.server)
 
 
-def _add(parser: argparse.ArgumentParser, field: Field, meaning: str | None) -> None:
-    help = meaning and f"{meaning} [{_shown(field.default)}]".replace("%", "%%")
+def _add(parser: argparse.ArgumentParser, field: Field, help: str | None) -> None:
     if kind_of(field) is bool:
         parser.add_argument(
             field.flag, help=help, action=argparse.BooleanOptionalAction, default=None
         )
     else:
-        metavar = "|".join(choices_of(field)) or kind_of(field).__name__.upper()
+        metavar = "|".join(choices_of(field)) or field.name.rpartition("_")[2].upper()
         parser.add_argument(field.flag, help=help, metavar=metavar)
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, tuple):
-        return ",".join(value) or "none"
-    return "none" if value in (None, "") else value

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from morag.client.specs import joined, path_of, spec_of, steps_text
+from morag.client.specs import joined, name_path, path_of, spec_of, steps_text
 from morag.client.wire import ENTRIES, REFERENCE, WireReference
 from morag.errors import BadRequest
-from morag.model.names import check_hash, check_reference_name
+from morag.model.names import check_hash
 
 if TYPE_CHECKING:
     from morag.client.http import Http
@@ -25,10 +25,7 @@ class Places:
         self._http = http
 
     def named(self, name: str) -> WireReference:
-        check_reference_name(name)
-        return self._http.get(
-            f"{self._http.api}/trees/{path_of(spec_of(name))}", REFERENCE
-        ).reference
+        return self._http.get(f"{self._http.api}/trees/{name_path(name)}", REFERENCE).reference
 
     def path(self, at: str | RefSpec) -> str:
         """The commit as an element of a path.
@@ -46,9 +43,8 @@ class Places:
 
     def expected_path(self, name: str, expected: str | None) -> str:
         """A reference at the hash that a change expects it at; None is where it is now."""
-        check_reference_name(name)
-        hash = self.named(name).hash if expected is None else check_hash(expected)
-        return path_of(spec_of(f"{name}@{hash}"))
+        path = name_path(name)
+        return f"{path}@{self.named(name).hash if expected is None else check_hash(expected)}"
 
     def source(self, at: str | RefSpec | None) -> WireReference:
         """The commit as a body names it: by its hash, and steps from there."""

@@ -8,10 +8,10 @@ import msgspec
 
 from morag.client.errors import NotOffered, UnexpectedAnswer
 from morag.client.paging import Listing, Page, Part
-from morag.client.specs import path_of, spec_of
+from morag.client.specs import name_path
 from morag.client.wire import MOVES, RECENT_CHANGES, REFERENCE, REFERENCES, WireReference
 from morag.errors import BadRequest
-from morag.model.names import check_new_reference_name, check_reference_name
+from morag.model.names import check_new_reference_name
 
 if TYPE_CHECKING:
     from morag.client.http import Http
@@ -138,8 +138,7 @@ class ClientReferences:
         return created.reference.reference()
 
     def _path(self, name: str) -> str:
-        check_reference_name(name)
-        return f"{self._http.api}/trees/{path_of(spec_of(name))}"
+        return f"{self._http.api}/trees/{name_path(name)}"
 
 
 def _filter(kind: ReferenceKind | None, prefix: str, filter: str) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from morag.errors import BadRequest
 from morag.model.keys import check_key
+from morag.model.names import check_reference_name
 from morag.model.refspecs import RefSpec, Relative, RelativeKind, parse_ref_spec
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def spec_of(at: str | RefSpec) -> RefSpec:
     if spec.name is None and spec.hash is None:
         raise BadRequest(f"'{spec}' does not say from which reference or commit to go")
     return spec
+
+
+def name_path(name: str) -> str:
+    """The name of a branch or tag, and of nothing else, as an element of a path."""
+    check_reference_name(name)
+    return quote(name, safe="")
 
 
 def path_of(spec: RefSpec) -> str:

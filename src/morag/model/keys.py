@@ -42,11 +42,13 @@ class ContentKey(Struct, frozen=True, gc=False):
         return self.elements[: len(prefix.elements)] == prefix.elements
 
     def __str__(self) -> str:
-        """The form that messages use: dots between elements, escaped only when one holds a dot."""
-        if not any("." in element for element in self.elements):
-            return ".".join(self.elements)
-        escaped = (e.replace("*", "**").replace(".", "*.") for e in self.elements)
-        return "." + ".".join(escaped)
+        """The form that messages use: dots between elements, and nothing escaped."""
+        return ".".join(self.elements)
+
+    @property
+    def path(self) -> str:
+        """The form of old URLs: dots between elements, and U+001D for those inside of one."""
+        return ".".join(element.replace(".", "\x1d") for element in self.elements)
 
     def __lt__(self, other: ContentKey) -> bool:
         return self.sort_key < other.sort_key

@@ -132,7 +132,14 @@ def _relatives(text: str | None, rule: str) -> tuple[Relative, ...]:
 def _relative(kind: RelativeKind, text: str) -> Relative:
     if kind is RelativeKind.TIMESTAMP:
         if not text.isdigit():
-            return Relative(kind, parse_instant(text))
+            try:
+                return Relative(kind, parse_instant(text))
+            except BadRequest:
+                raise BadRequest(  # The original's words, the odd grammar included.
+                    f"'*' relative commit spec argument '{text}' must be represent an ISO-8601 "
+                    "timestamp ('Z' only) or a numeric value representing the milliseconds since "
+                    "epoch"
+                ) from None
         millis = _number(text, _MAX_MILLIS)
         if millis is None:
             raise BadRequest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from morag.api.http import Response
 
@@ -51,7 +51,7 @@ class Cors:
                 (b"access-control-expose-headers", b"etag, retry-after"),
                 *(() if self._all else headers),
             )
-        return msgspec.structs.replace(response, headers=response.headers + headers)
+        return replace(response, headers=response.headers + headers)
 
 
 def _value(request: Request, name: bytes) -> bytes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, Protocol
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from morag.api.http import Response
+from morag.api.http import Later, Request, Response
 from morag.errors import MoragError
 from morag.server.access_log import access_log
 from morag.server.bodies import packed, unpacked, wants_gzip
@@ -18,13 +20,15 @@ from morag.server.health import LIVE, READY, UP, Readiness
 from morag.server.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from morag.api.http import Later, Request, Spawn
+    from morag.api.http import Spawn
     from morag.config import ServerSettings
     from morag.server.connection import Connection
 
-PACK_IN_PLACE_BYTES: Final = 64 * 1024  # More would hold up others for a millisecond.
+# What takes longer than a millisecond, about, would hold up other requests on the event loop.
+PACK_IN_PLACE_BYTES: Final = 64 * 1024
+UNPACK_IN_PLACE_BYTES: Final = 4 * 1024
+READ_IN_PLACE_BYTES: Final = 128 * 1024
+
 _LEAST_SECONDS: Final = 0.1
 _PACKED: Final = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
 
@@ -56,7 +60,8 @@ class Edge:
         self.settings = settings
         self.log = access_log(settings.access_log, write_log)
         self.connections: set[Connection] = set()
-        self.pending = 0  # Requests that were accepted and are not answered, clients gone or not.
+        self.held_bytes = 0  # Of request bodies that are being read.
+        self.pending = 0  # Requests that were accepted and wait, their clients gone or not.
         self._api = api
         self._in_place = in_place
         self._ready = Readiness(check_store)
@@ -68,11 +73,7 @@ class Edge:
         self._stop_by: float | None = None
 
     def answer(self, request: Request) -> Response | Later:
-        """The answer, or what has to be started for it. Never raises."""
-        if request.body:
-            refused = self._unpack(request)
-            if refused is not None:
-                return refused
+        """The answer, or what has to be started for it."""
         if self._cors is not None and (allowed := self._cors.preflight(request)) is not None:
             return allowed
         if request.path.startswith("/health/") and request.method in ("GET", "HEAD"):
@@ -80,11 +81,12 @@ class Edge:
                 return UP
             if request.path == READY:
                 return self._ready.answer() if self._in_place else self._ready
-        return self._api.answer(request) if self._in_place else _InThread(self._api, request)
+        if not request.body and self._in_place:
+            return self._api.answer(request)
+        return self._answer_with_body(request)
 
     def start(self, later: Later, done: Callable[[Response], None]) -> None:
-        """Begin something that takes longer; `done` is called on the event loop."""
-        self.pending += 1
+        """Begin what takes longer; `done` is called on the event loop."""
 
         def finished(response: Response) -> None:
             if get_ident() == self._loop_thread:
@@ -99,6 +101,7 @@ class Edge:
             done(response)
 
         later.start(self._threads.spawn, finished)
+        self.pending += 1  # `deliver` comes later, whatever happened.
 
     def dressed(self, request: Request, response: Response) -> Response | Later:
         """The response as it goes out: compressed if large and wanted, with what browsers need."""
@@ -128,30 +131,33 @@ class Edge:
                 return False
         return await asyncio.to_thread(self._threads.close, self._seconds_left())
 
+    def _answer_with_body(self, request: Request) -> Response | Later:
+        encoding = request.header(b"content-encoding") if request.body else None
+        most = READ_IN_PLACE_BYTES if encoding is None else UNPACK_IN_PLACE_BYTES
+
+        def answer() -> Response | Later:
+            if encoding is not None:
+                try:
+                    request.body = unpacked(request.body, encoding, self.settings.max_request_bytes)
+                except MoragError as error:
+                    return self._api.failure(request, error)
+            return self._api.answer(request)
+
+        return answer() if self._in_place and len(request.body) <= most else _InThread(answer)
+
     def _seconds_left(self) -> float:
         assert self._stop_by is not None, "stop() was called"
         return max(_LEAST_SECONDS, self._stop_by - self._loop.time())
 
-    def _unpack(self, request: Request) -> Response | None:
-        encoding = request.header(b"content-encoding")
-        if encoding is not None:
-            try:
-                request.body = unpacked(request.body, encoding, self.settings.max_request_bytes)
-            except MoragError as error:
-                return self._api.failure(request, error)
-        return None
 
+class _InThread(Struct, frozen=True):
+    """A call of the API that takes long, or may wait for another machine."""
 
-class _InThread:
-    """A call of the API that may block."""
-
-    def __init__(self, api: Api, request: Request) -> None:
-        self._api = api
-        self._request = request
+    answer: Callable[[], Response | Later]
 
     def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
         def work() -> None:
-            answer = self._api.answer(self._request)
+            answer = self.answer()
             if isinstance(answer, Response):
                 done(answer)
             else:
@@ -160,17 +166,14 @@ class _InThread:
         spawn(work)
 
 
-class _Packing:
-    """A large answer, to be compressed by a thread: zlib lets the event loop go on meanwhile."""
+class _Packing(Struct, frozen=True):
+    """A large answer that a thread compresses: zlib lets the event loop go on meanwhile."""
 
-    def __init__(self, response: Response) -> None:
-        self._response = response
+    response: Response
 
     def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
-        spawn(lambda: done(_packed(self._response)))
+        spawn(lambda: done(_packed(self.response)))
 
 
 def _packed(response: Response) -> Response:
-    return msgspec.structs.replace(
-        response, body=packed(response.body), headers=response.headers + _PACKED
-    )
+    return replace(response, body=packed(response.body), headers=response.headers + _PACKED)

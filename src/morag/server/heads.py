@@ -1,9 +1,11 @@
-"""How the head of an answer looks as bytes."""
+"""How answers begin as bytes, and the few answers that the edge gives by itself."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
+
+from morag.api.http import Response
 
 if TYPE_CHECKING:
     from morag.api.http import Header
@@ -26,3 +28,9 @@ def head(
     parts.append(general)
     parts.append(b"\r\n" if keep else b"connection: close\r\n\r\n")
     return b"".join(parts)
+
+
+def plain(status: int, text: str, *headers: Header) -> Response:
+    """An answer to somebody who may not be a client of the API at all."""
+    kind = (b"content-type", b"text/plain; charset=utf-8")
+    return Response(status, f"{text}\n".encode(), (kind, *headers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +57,7 @@ class Lifespan:
         except Exception as error:  # noqa: BLE001 - Whatever it is, it is told and ends the process.
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
+        gc.freeze()  # What is here by now stays: never look at it again.
         checking = asyncio.create_task(_check_connections(edge))
         await send({"type": "lifespan.startup.complete"})
         await receive()

@@ -52,12 +52,13 @@ def serve(settings: Settings, server: ServerSettings) -> int:
 
 
 def _run_one(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
+    running = _Server(_config(server, lifespan), _teller(server, sockets))
     try:
-        _Server(_config(server, lifespan), _teller(server, sockets)).run(sockets)
+        running.run(sockets)
     except BaseException:
         lifespan.close()
         raise
-    return 0 if lifespan.complete else 1
+    return 0 if lifespan.complete and not running.force_exit else 1
 
 
 def _run_many(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
@@ -77,6 +78,8 @@ def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
         workers=server.workers,
         backlog=_BACKLOG,
         log_config=None,
+        # Alone, uvicorn has nothing to tell that is not told here.
+        log_level="critical" if server.workers == 1 else "error",
         access_log=False,
         proxy_headers=False,
         forwarded_allow_ips="",  # Or uvicorn would look into the environment.

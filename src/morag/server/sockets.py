@@ -93,7 +93,8 @@ def _explained(host: str, port: int, error: OSError) -> str:
         )
     if error.errno == errno.EACCES:
         return f"Port {port} of {host} is not ours to use; give one from 1024 on by --port"
-    return f"Cannot listen on {host} port {port} ({error}); give an address of this machine by --host"
+    advice = "give an address of this machine by --host"
+    return f"Cannot listen on {host} port {port} ({error}); {advice}"
 
 
 def _no_password() -> str:

@@ -42,7 +42,7 @@ def config_of(document: object) -> RepositoryConfig:
             "side."
         )
     try:
-        return msgspec.convert(document, kind)
+        return msgspec.convert(document, kind, strict=False)  # Numbers may come as texts.
     except msgspec.ValidationError as error:
         raise BadRequest(f"Repository config {name}: {error}") from None
 

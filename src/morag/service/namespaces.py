@@ -51,10 +51,10 @@ class Namespaces:
         existing = self._content(head, key)
         if existing is not None and not isinstance(existing, Namespace):
             raise NamespaceAlreadyExists(
-                f"Another content object with name '{key}' already exists", key
+                f"Another content object with name '{key.path}' already exists"
             )
         if existing is not None or self._implied(head, key) is not None:
-            raise NamespaceAlreadyExists(f"Namespace '{key}' already exists", key)
+            raise NamespaceAlreadyExists(f"Namespace '{key.path}' already exists")
         return self._change(branch, f"create namespace '{key}'", Put(key, namespace))
 
     def created(self, result: CommitResult, namespace: Namespace) -> Namespace:
@@ -96,7 +96,7 @@ class Namespaces:
         namespace = self._find(head, key)
         for entry in self._repository.contents.entries(head, prefix=key):
             if entry.type != "NAMESPACE":
-                raise NamespaceNotEmpty(f"Namespace '{key}' is not empty", key)
+                raise NamespaceNotEmpty(f"Namespace '{key.path}' is not empty")
         key = ContentKey(namespace.elements)
         return self._change(branch, f"delete namespace '{key}'", Delete(key))
 
@@ -107,7 +107,7 @@ class Namespaces:
         existing = self._content(place, key)
         found = self._implied(place, key) if existing is None else existing
         if not isinstance(found, Namespace):
-            raise NamespaceNotFound(f"Namespace '{key}' does not exist", key)
+            raise NamespaceNotFound(f"Namespace '{key.path}' does not exist", key)
         return found
 
     def _content(self, place: Resolved, key: ContentKey) -> Content | None:

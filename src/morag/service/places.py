@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from morag.errors import BadRequest
+from morag.errors import BadRequest, ReferenceNotFound
+from morag.model.names import check_reference_name
 from morag.model.references import Reference
 from morag.model.refspecs import (
     HASH_OR_RELATIVE_RULE,
@@ -75,7 +76,7 @@ class Places:
 
     def read(self, asked: Asked, what: str = "Hash") -> Resolved:
         """The commit to read. That it is on the reference beside it is not checked."""
-        name = self._default_branch if asked.name is None else asked.name
+        name = self._name(asked)
         if name == DETACHED:
             _check_unambiguous(asked, what)
             return self._repository.resolve(RefSpec(None, asked.hash, asked.relatives))
@@ -93,7 +94,7 @@ class Places:
 
         It need not exist: whoever makes the change finds out, and says what that means.
         """
-        name = self._default_branch if asked.name is None else asked.name
+        name = self._name(asked)
         kind = DETACHED if name == DETACHED else self._repository.references.get(name).type
         if kind not in allowed:
             raise BadRequest(f"{who} must be {_NAMES[allowed]}.")
@@ -103,6 +104,16 @@ class Places:
         if asked.relatives:
             hash = self._repository.resolve(RefSpec(None, hash, asked.relatives)).hash
         return Place(kind, name, hash)
+
+    def _name(self, asked: Asked) -> str:
+        """Where a call does not check names, one that cannot be is one that is not there."""
+        if asked.name is None:
+            return self._default_branch
+        try:
+            check_reference_name(asked.name)
+        except BadRequest:
+            raise ReferenceNotFound.named(asked.name) from None
+        return asked.name
 
 
 def reference_of(place: Resolved) -> Reference:

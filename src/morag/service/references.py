@@ -65,6 +65,8 @@ class References:
             from morag.service.filters import reference_filter
 
             wanted = reference_filter(filter)
+        if token == "":
+            raise BadRequest("Empty key elements are not allowed")
         listing = self._known.list(token=token)
         if wanted is None:
             page = listing.page(limit)

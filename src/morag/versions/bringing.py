@@ -100,13 +100,14 @@ class Outcome:
         at = NO_ANCESTOR if self.head is None else self.head.id
         expected = self._wish.expected
         failed = any(detail.conflict for detail in self.details.values())
-        if failed or self._wish.dry_run:
+        unsaid = failed or (self._wish.dry_run and bool(commits))
+        if unsaid:
             commits, objects = [], []
         result = commits[-1].id if commits else at
         answer = MergeResult(
             was_applied=bool(commits),
             was_successful=not failed,
-            resultant_target_hash=None if failed or self._wish.dry_run else result.hex(),
+            resultant_target_hash=None if unsaid else result.hex(),
             common_ancestor=None if self._ancestor is None else self._ancestor.id.hex(),
             target_branch=self._wish.branch,
             effective_target_hash=at.hex(),

@@ -193,4 +193,8 @@ def _range(
     if prefix is not None and (min_key is not None or max_key is not None):
         raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")
     range = contents_range(min_key, max_key, prefix, keys)
-    return range.within(KeyRange(token_key(token))) if token else range
+    if token:
+        range = range.within(KeyRange(token_key(token)))
+    if prefix is None and range.is_reversed:
+        raise BadRequest("'to' must be greater than 'from'")
+    return range

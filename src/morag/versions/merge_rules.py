@@ -35,15 +35,22 @@ if TYPE_CHECKING:
 class MergeRules:
     """The client's wishes, checked once."""
 
-    def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior) -> None:
+    def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior, squash: bool) -> None:
+        self._squash = squash
         self._keys: dict[ContentKey, MergeKey] = {}
         self._default = _behavior(default)
         for rule in keys:
             _behavior(rule.merge_behavior)
             if rule.key in self._keys:
                 raise BadRequest(f"Key '{rule.key}' has more than one merge behavior")
-            _check_rule(rule)
+            _check_contents(rule)
             self._keys[rule.key] = rule
+
+    def check(self, key: ContentKey) -> None:
+        """Refuse a rule that makes no sense for a key that takes part; others are told later."""
+        rule = self._keys.get(key)
+        if rule is not None:
+            _check_rule(rule, self._squash)
 
     def of(self, key: ContentKey) -> MergeKey:
         return self._keys.get(key) or MergeKey(key, self._default)
@@ -116,6 +123,7 @@ class SourceChanges:
             dropped |= halves
         self._renames = {old: new for old, new in renames.items() if old not in dropped}
         for key, raw, was, now in changes:
+            self._rules.check(key)
             self.touched.add(key)
             if raw not in dropped:
                 self._take(key, raw, was, now, renamed=raw in origins)
@@ -268,12 +276,22 @@ def _behavior(value: object) -> MergeBehavior:
     return value
 
 
-def _check_rule(rule: MergeKey) -> None:
+def _check_contents(rule: MergeKey) -> None:
     for content in (rule.expected_target_content, rule.resolved_content):
         if content is not None:
             check_content(content)
-            if content.id is None:
-                raise BadRequest("Content to store must have a non-null content ID")
+
+
+def _check_rule(rule: MergeKey, squash: bool) -> None:
+    if rule.resolved_content is not None and not squash:
+        # It stands for all that happened to a key, so it cannot be replayed.
+        raise BadRequest(
+            "MergeKeyBehavior.resolvedContent is only supported for squashing merge/transplant "
+            "operations"
+        )
+    for content in (rule.expected_target_content, rule.resolved_content):
+        if content is not None and content.id is None:
+            raise BadRequest("Content to store must have a non-null content ID")
     if rule.resolved_content is None:
         return
     if rule.merge_behavior is not MergeBehavior.NORMAL:

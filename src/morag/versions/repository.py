@@ -273,7 +273,7 @@ class Repository:
         now = self._now()
         return MergeWish(
             branch=into,
-            rules=MergeRules(options.keys, options.default),
+            rules=MergeRules(options.keys, options.default, options.squash),
             squash_meta=None,
             replay_meta=lambda source: replayed_meta(source, override, committer, now),
             expected=expected,
@@ -311,14 +311,4 @@ def _check_bringing(into: str, options: MergeOptions, committer: str) -> None:
     check_reference_name(into)
     if options.meta is not None:
         check_client_meta(options.meta)
-    _check_resolving(options.keys, options.squash)
     check_unicode("Committer", committer)
-
-
-def _check_resolving(keys: Sequence[MergeKey], squash: bool) -> None:
-    """Resolved content stands for all that happened to a key, so it cannot be replayed."""
-    if not squash and any(rule.resolved_content is not None for rule in keys):
-        raise BadRequest(
-            "MergeKeyBehavior.resolvedContent is only supported for squashing merge/transplant "
-            "operations"
-        )

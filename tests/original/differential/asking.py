@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from tests.original.differential.requests import Request, path
 from tests.original.differential.vocabulary import (
     DEFAULT,
-    MESSAGES,
     MOMENTS,
     NUMBERS,
     PEOPLE,
@@ -83,13 +82,13 @@ class Asking:
         if not self.chance(0.12):
             return ()
         headers = [
-            ("Nessie-Commit-Message", self.one([m for m in MESSAGES if m.isascii() and m[:5].isprintable()])),
+            ("Nessie-Commit-Message", self.one(["from a header", "", "a"])),
             ("Nessie-Commit-Authors", self.one(["h1", "h1, h2", "h1,h2 , h3", ""])),
             ("Nessie-Commit-SignedOffBy", self.one(["s1", "s1,s2"])),
             ("Nessie-Commit-Property-Foo", "bar"),
             ("nessie-commit-property-foo", "again"),
             ("Nessie-Commit-Property-Job", "j9"),
-            ("Nessie-Commit-Property-", "nameless"),
+            *([("Nessie-Commit-Property-", "nameless")] if self.chance(0.1) else []),
         ]
         return tuple(self.random.sample(headers, self.random.randrange(1, 4)))
 
@@ -143,7 +142,7 @@ class Asking:
         return f"*{self.one(MOMENTS)}"
 
     def spec(self) -> str:
-        """A place for reading, as it stands in a path of v2. The slash of a name is quoted there."""
+        """A place for reading, as it stands in a path of v2."""
         name = "-" if self.chance(0.05) else self.name()
         roll = self.random.random()
         if roll < 0.55:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from tests.original.differential.asking import Asking, key_json
-from tests.original.differential.known import MERGED_RENAME
+from tests.original.differential.known import EMPTY_MERGE, MERGED_RENAME
 from tests.original.differential.requests import Request
 from tests.original.differential.vocabulary import BEHAVIORS, MESSAGES, content, meta, some_key
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tests.original.differential.symbols import Json
     from tests.original.differential.vocabulary import Key
 
-_SCRATCH = "scratch"
+_SCRATCH: Final = "scratch"
+_RENAMED: Final = "renamed"
 
 
 class Bringing(Asking):
@@ -40,7 +41,7 @@ class Bringing(Asking):
         if self.chance(0.2):
             body["message"] = self.one(MESSAGES)
         request = self.bringing("merge", target, v1=v1).with_json(body)
-        if not self.is_a_rename(request, [], target):
+        if not self.is_of_nothing(request) and not self.is_a_rename(request, [], target):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def transplant(self) -> None:
@@ -119,7 +120,53 @@ class Bringing(Asking):
         here, there = self.world.state(one), self.world.state(other)
         return [key for key in {**here, **there} if here.get(key) != there.get(key)]
 
-    # Renames
+    # What the original gets wrong
+
+    def is_of_nothing(self, request: Request) -> bool:
+        """Whether the original would empty the target. Then Morag alone is asked, and must not."""
+        source = request.json.get("fromHash")
+        if source is None or self.pair.twins:
+            return False
+        place = self.path("trees", f"@{source}", "history")
+        log = self.pair.ask(Request("GET", place, (("max-records", "1"),)))
+        if not log.ok or log.json["logEntries"]:
+            return False
+        reply = self.pair.ask_one(request)
+        if reply.status >= 500 or (reply.status == 200 and reply.json["wasApplied"]):
+            self.pair.blame(request, f"a merge of nothing did something: {reply}")
+        self.pair.known.count(EMPTY_MERGE)
+        self.world.refresh()
+        return True
+
+    def bring_a_rename(self) -> None:
+        """Make a rename on a branch of its own, to be sure that there is one to bring."""
+        head = self.world.head(self.one(self.world.names("BRANCH")))
+        state = self.world.state(head)
+        tables = [key for key in state if state[key]["type"] != "NAMESPACE"]
+        to = some_key(self.random)
+        if self.pair.twins or not tables or to in state or to[:-1] not in {(), *state}:
+            return
+        key = self.one(tables)
+        self.make(_RENAMED, head)
+        operations = [
+            {"type": "DELETE", "key": key_json(key)},
+            {"type": "PUT", "key": key_json(to), "content": state[key]},
+        ]
+        body = {"commitMeta": {"message": "rename"}, "operations": operations}
+        place = self.path("trees", f"{_RENAMED}@{head}", "history", "commit")
+        done = self.pair.ask(Request("POST", place).with_json(body))
+        if done.ok:
+            renamed = done.json["targetBranch"]["hash"]
+            hashes = (
+                {"hashesToTransplant": [renamed]} if self.chance(0.5) else {"fromHash": renamed}
+            )
+            self.try_rename({"fromRefName": _RENAMED} | hashes, {key: to}, head)
+            self.pair.ask(Request("DELETE", self.path("trees", f"{_RENAMED}@{renamed}")))
+        self.world.refresh()
+
+    def make(self, name: str, at: str) -> None:
+        made = Request("POST", self.path("trees"), (("name", name), ("type", "BRANCH")))
+        self.pair.ask(made.with_json({"type": "DETACHED", "hash": at}))
 
     def is_a_rename(self, request: Request, hashes: list[str], target: str) -> bool:
         """Whether the original would lose a table. Then Morag alone is asked, and must not."""
@@ -149,15 +196,14 @@ class Bringing(Asking):
         return self.world.renames(found.json["commonAncestor"], source)
 
     def dry(self, request: Request) -> Reply:
-        """Ask for the merge base, and change nothing."""
+        """Ask for the merge base. The original may report a rename as a conflict here, too."""
         flags = {"isDryRun": True, "isReturnConflictAsResult": True}
-        return self.pair.ask(request.with_json(request.json | flags))
+        return self.pair.ask_one(request.with_json(request.json | flags))
 
     def try_rename(self, body: Json, moved: dict[Key, Key], head: str) -> None:
         """Do it in Morag on a branch of its own: the old key is gone, the new one has it all."""
         symbols = self.pair.symbols
-        made = Request("POST", self.path("trees"), (("name", _SCRATCH), ("type", "BRANCH")))
-        self.pair.ask(made.with_json({"type": "DETACHED", "hash": head}))
+        self.make(_SCRATCH, head)
         verb = "merge" if "fromHash" in body else "transplant"
         request = Request("POST", self.path("trees", f"{_SCRATCH}@{head}", "history", verb))
         request = request.with_json(body)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tests.original.differential.symbols import Json, Symbols
 
 # The original keeps these in hash tables.
-_UNORDERED: Final = frozenset({"addedContents", "details", "contents", "namespaces"})
+_UNORDERED: Final = frozenset({"addedContents", "details", "contents", "namespaces", "conflicts"})
+_UNUSED_KEYS: Final = re.compile(r"(?<=The following keys were not used: \[).*(?=\])")
 _HEADERS: Final = ("content-type", "allow")
 _VIOLATION: Final = re.compile(r", (?=[a-z]\w+\.\w)")
 _A_DAY: Final = timedelta(days=1)
@@ -95,9 +96,9 @@ class Comparison:
                 self._differ(name, here, there)
         here, there = original.json, morag.json
         if isinstance(here, dict) and isinstance(there, dict):
-            for name in _UNORDERED & here.keys() & there.keys():
-                here[name] = self._sorted(here[name], ORIGINAL)
-                there[name] = self._sorted(there[name], MORAG)
+            self._sort(here, there)
+            if here.get("errorDetails") and there.get("errorDetails"):
+                self._sort(here["errorDetails"], there["errorDetails"])
             if here.get("errorCode") is not None:
                 if says_java(here) and there.get("message"):
                     here["message"] = there["message"] = "something"
@@ -180,6 +181,11 @@ class Comparison:
             if one or other or not (_recent(here) and _recent(there)):
                 self._differ(path, f"{here} of {one}", f"{there} of {other}")
 
+    def _sort(self, here: Json, there: Json) -> None:
+        for name in _UNORDERED & here.keys() & there.keys():
+            here[name] = self._sorted(here[name], ORIGINAL)
+            there[name] = self._sorted(there[name], MORAG)
+
     def _sorted(self, items: Json, side: int) -> Json:
         if not isinstance(items, list):
             return items
@@ -197,9 +203,12 @@ def _header(answer: Answer, name: str) -> str | None:
 
 
 def _said(error: Json) -> Json:
-    """Several violations come in any order."""
+    """Several violations come in any order, and so do keys that were not used."""
     message = error.get("message")
-    return ", ".join(sorted(_VIOLATION.split(message))) if isinstance(message, str) else message
+    if not isinstance(message, str):
+        return message
+    message = _UNUSED_KEYS.sub(lambda keys: ", ".join(sorted(keys[0].split(", "))), message)
+    return ", ".join(sorted(_VIOLATION.split(message)))
 
 
 def _pieces(text: str) -> list[tuple[str | None, str]]:

@@ -29,6 +29,7 @@ class Generator(Reads, Writes, Bringing):
             self.namespaces: 6,
             self.configure: 1,
             self.type_change: 1,
+            self.bring_a_rename: 1,
             self.references: 3,
             self.reference: 3,
             self.entries: 6,

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from tests.original.differential.vocabulary import BAD_FILTERS
+
 if TYPE_CHECKING:
     from tests.original.differential.canonical import Answer
+    from tests.original.differential.requests import Request
 
 TYPE_CHANGE: Final = "type change"
 MERGED_RENAME: Final = "merged rename"
+EMPTY_MERGE: Final = "merge of nothing"
 BAD_INPUT: Final = "500 to bad input"
+BAD_FILTER: Final = "bad filter of nothing"
 JAVA_TEXT: Final = "text of a Java library"
 
 REASONS: Final = {
@@ -26,9 +31,17 @@ REASONS: Final = {
         "A merge or transplant that brings a rename: the original deletes and does not put. In"
         " Morag it stays a rename. Only Morag is asked, on a branch that is dropped afterwards."
     ),
+    EMPTY_MERGE: (
+        "A merge from before the first commit: the original deletes all that the target has. In"
+        " Morag there is nothing to merge. Only Morag is asked."
+    ),
     BAD_INPUT: (
         "The original answers 500 to bad input. Morag answers 400 BAD_REQUEST, and both have the"
         " references that they had."
+    ),
+    BAD_FILTER: (
+        "A filter that cannot say yes or no: the original notices when it asks the filter, so never"
+        " if nothing is there. Morag notices before."
     ),
     JAVA_TEXT: "An error's text has a Java library's words. Status and code are compared.",
 }
@@ -41,6 +54,14 @@ class Known:
     def count(self, what: str) -> None:
         assert what in REASONS
         self.counts[what] += 1
+
+
+def nothing_filtered(request: Request, answer: Answer) -> bool:
+    """Whether the original had no chance to notice that a filter is bad."""
+    if answer.status != 200 or not {*request.query} & {("filter", bad) for bad in BAD_FILTERS}:
+        return False
+    body = answer.json
+    return isinstance(body, dict) and not any(isinstance(v, list) and v for v in body.values())
 
 
 def refused(answer: Answer) -> bool:

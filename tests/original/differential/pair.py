@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from tests.original.differential.canonical import Comparison, says_java
-from tests.original.differential.known import BAD_INPUT, JAVA_TEXT, Known, refused
-from tests.original.differential.requests import Connection
-from tests.original.differential.symbols import MORAG, ORIGINAL, Symbols
+from tests.original.differential.canonical import Answer, Comparison, says_java
+from tests.original.differential.known import (
+    BAD_FILTER,
+    BAD_INPUT,
+    JAVA_TEXT,
+    Known,
+    nothing_filtered,
+    refused,
+)
+from tests.original.differential.requests import Connection, Request
+from tests.original.differential.symbols import MORAG, ORIGINAL, Json, Symbols
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from tests.original.differential.canonical import Answer
-    from tests.original.differential.requests import Request
-    from tests.original.differential.symbols import Json
 
 _TAIL: Final = 10
 
@@ -84,7 +87,7 @@ class Pair:
     def ask(self, request: Request) -> Reply:
         self.asked += 1
         here, there = (side.send(request, self.symbols) for side in self._sides)
-        where = self._differences(here, there)
+        where = self._differences(request, here, there)
         if where:
             self.differences.append(Difference(request, where, here, there, tuple(self.tail)))
         self.tail.append(f"{here.status} {there.status} {request}")
@@ -103,9 +106,12 @@ class Pair:
         answer = self._sides[MORAG].send(request, self.symbols)
         self.differences.append(Difference(request, [why], answer, answer, tuple(self.tail)))
 
-    def _differences(self, here: Answer, there: Answer) -> list[str]:
+    def _differences(self, request: Request, here: Answer, there: Answer) -> list[str]:
         if here.status == 500 and refused(there):
             self.known.count(BAD_INPUT)
+            return []
+        if nothing_filtered(request, here) and refused(there):
+            self.known.count(BAD_FILTER)
             return []
         where = self._comparison.differences(here, there)
         body = here.json

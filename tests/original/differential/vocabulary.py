@@ -32,10 +32,10 @@ LEAVES: Final = ("t0", "t1", "t2", "t3", "t4", "t5", "v1", "a", "x", "T1", "t10"
 # Strings are ordered by UTF-16 units: the smile comes before the wide tilde.
 ODD_LEAVES: Final = (
     *("with.dots", "sl/ash", "per%cent", "st*r", "back\\slash", "é", "\U0001f600", "\uff5e", " "),
-    *("q?x", "h#x", "semi;colon", "pl+us", "{b}[r]", "it's", 'say "hi"', "日本", ".", "..", "&=", "-"),
+    *("q?x", "h#x", "semi;colon", "pl+us", "{b}[r]", "it's", 'say "hi"', "日本", "..", "&=", "-"),
     "l" * 150,
 )
-WRONG_LEAVES: Final = ("", "bell\x07", "del\x7f", "\x00", "gs\x1d", "x" * 501, "new\nline")
+WRONG_LEAVES: Final = ("", ".", "bell\x07", "del\x7f", "\x00", "gs\x1d", "x" * 501, "new\nline")
 
 TYPES: Final = ("ICEBERG_TABLE", "ICEBERG_VIEW", "DELTA_LAKE_TABLE", "UDF")
 MESSAGES: Final = ("", " ", "x", "a message", "two\nlines", "ünï ☃ \U0001f600", 'with "quotes"')
@@ -59,7 +59,18 @@ COMMON_FILTERS: Final = (
     "string(1) == '1' && int('2') == 2 && double('1.5') > 1.0",
     *("true || 1/0 == 1", "1/0 == 1 || true", "false && 1/0 == 1", "'abc'.matches('[a-z]+')"),
     *("'x' in ['x', 'y']", "1 in [1, 2]", "!true", "!1", "true ? 1 : 2", "1 == 1.0", "'a' == 1"),
-    *("has(nope.x)", "9223372036854775807 + 1 > 0", "uint(1) == 1u", "b'a' == b'a'", "-3 % 2 == -1"),
+    *(
+        "has(nope.x)",
+        "9223372036854775807 + 1 > 0",
+        "uint(1) == 1u",
+        "b'a' == b'a'",
+        "-3 % 2 == -1",
+    ),
+)
+# Filters that compile in the original, but cannot be evaluated or do not say yes or no.
+BAD_FILTERS: Final = (
+    *("1", "null", "'abc'", "1/0 == 1", "[1, 2][5] == 1", "true ? 1 : 2", "entry.name", "key"),
+    *("ref", "commit", "type(entry.name) == string", "9223372036854775807 + 1 > 0"),
 )
 REFERENCE_FILTERS: Final = (
     *("ref.name == 'main'", "ref.name.startsWith('f')", "refType == 'TAG'", "refType != 'BRANCH'"),
@@ -94,7 +105,11 @@ ENTRY_FILTERS: Final = (
     *("entry.key == 'a.t1'", "entry.encodedKey == 'a.t1'", "size(entry.keyElements) == 1"),
     *("entry.keyElements[0] == 'a'", "entry.namespaceElements == ['a', 'x']", "entry.foo == 1"),
     *("entry.keyElements.all(e, e.size() > 2)", "entry.keyElements.exists_one(e, e == 'a')"),
-    *("entry.keyElements.map(e, e + 'x')[0] == 'ax'", "has(entry.name)", "entry.name + '!' == 't1!'"),
+    *(
+        "entry.keyElements.map(e, e + 'x')[0] == 'ax'",
+        "has(entry.name)",
+        "entry.name + '!' == 't1!'",
+    ),
     *("entry.name.matches('^t[0-9]$')", "entry.name < 'm'", "entry == null", "entry.name.foo()"),
     *("entry.keyElements + ['x'] == ['t1', 'x']", "entry.name.startsWith(1)", "entry.name == 1"),
     *("entry.name", "entry.name ==", "entry.keyElements[5] == 'x'", "entry.namespace == ''"),

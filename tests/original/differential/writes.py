@@ -25,9 +25,21 @@ if TYPE_CHECKING:
     from tests.original.differential.symbols import Json
     from tests.original.differential.vocabulary import Key
 
+_DOCUMENTATION: Final = {"mimeType": "text/plain", "text": "x"}
+_GRACE_PERIODS: Final = ("PT3H", "P1D", "PT0S", "xyz", "PT90M", "PT1.5S")
 _MANY: Final = 14  # References; beyond that, deleting is more likely than creating.
 _KINDS: Final = ("BRANCH", "BRANCH", "BRANCH", "TAG", "branch", "tag", "FOO", "DETACHED")
-_POLICIES: Final = ("P30D", "PT10M", "NONE", "none", "100", "2020-01-01T00:00:00Z", "0", "abc", "P1Y")
+_POLICIES: Final = (
+    "P30D",
+    "PT10M",
+    "NONE",
+    "none",
+    "100",
+    "2020-01-01T00:00:00Z",
+    "0",
+    "abc",
+    "P1Y",
+)
 
 
 class Writes(Asking):
@@ -40,8 +52,8 @@ class Writes(Asking):
         source, kind = self.name(), self.one(_KINDS if self.chance(0.1) else _KINDS[:4])
         name = self.new_name(kind)
         if self.chance(0.7):
-            query = (("name", name), ("type", kind))
-            self.ask(Request("POST", self.path("trees"), query).with_json(self.target(source)))
+            asked = Request("POST", self.path("trees"), (("name", name), ("type", kind)))
+            self.ask(asked.with_json(self.target(source)))
         else:
             made = {"type": kind.upper(), "name": name, "hash": self.hash_on(source)}
             query = (("sourceRefName", source),) if self.chance(0.8) else ()
@@ -156,9 +168,7 @@ class Writes(Asking):
         state[key] = self.namespace(key) if wanted else self.any_content(key)
         return [*made, put(key, state[key])]
 
-    def rename(
-        self, state: dict[Key, Json], before: dict[Key, Json], key: Key
-    ) -> list[Json]:
+    def rename(self, state: dict[Key, Json], before: dict[Key, Json], key: Key) -> list[Json]:
         to = some_key(self.random)
         if to in state or to in before:
             return []
@@ -181,7 +191,7 @@ class Writes(Asking):
                 [put(key, here), {"type": "DELETE", "key": key_json(key)}],
                 [{"type": "UNCHANGED", "key": key_json(key)}, put(key, here)],
                 [{"type": "DELETE", "key": key_json(key)}] * 2,
-                [put(absent, self.any_content(absent)) | {"documentation": {"mimeType": "text/plain", "text": "x"}}],
+                [put(absent, self.any_content(absent)) | {"documentation": _DOCUMENTATION}],
                 [put(key, here) | {"metadata": [{"variant": "x", "y": 1}]}],
                 [put(key, here | {"unknown": 1})],
             ]
@@ -244,10 +254,9 @@ class Writes(Asking):
             made = self.namespace(key)
             self.ask(Request("PUT", place, query).with_json(made))
         elif roll < 0.8:
-            change = {
-                "propertyUpdates": {f"p{i}": self.someone() for i in range(self.random.randrange(3))},
-                "propertyRemovals": self.random.sample(["p0", "p1", "p9"], self.random.randrange(3)),
-            }
+            updates = {f"p{i}": self.someone() for i in range(self.random.randrange(3))}
+            removals = self.random.sample(["p0", "p1", "p9"], self.random.randrange(3))
+            change = {"propertyUpdates": updates, "propertyRemovals": removals}
             self.ask(Request("POST", place, query).with_json(change))
         else:
             self.ask(Request("DELETE", place, query))
@@ -260,7 +269,7 @@ class Writes(Asking):
             policy = {"referenceNamePattern": "main", "policy": self.one(_POLICIES)}
             config["perRefCutoffPolicies"] = [policy] * self.random.randrange(3)
         if self.chance(0.4):
-            config["newFilesGracePeriod"] = self.one(["PT3H", "P1D", "PT0S", "xyz", "PT90M", "PT1.5S"])
+            config["newFilesGracePeriod"] = self.one(_GRACE_PERIODS)
         if self.chance(0.4):
             config["expectedFileCountPerContent"] = self.one([1, 123, "5", -1, 1.5])
         if self.chance(0.05):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import bodies
-from morag.api.answers import ReferenceView
 from morag.api.call import ok
 from morag.api.checks import reference_name, required, some
 from morag.api.endpoints import Parameter
 from morag.api.reading import options_of, source_name, transplanted
 from morag.api.v1.declared import EXPECTED_HASH, endpoint, expected, single
-from morag.api.v1_answers import MergedV1
+from morag.api.v1_answers import MergedV1, ReferenceV1
 from morag.errors import BadRequest
 from morag.model.meta import CommitMeta
 from morag.model.names import check_hash
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     "Commit changes to keys, all or nothing",
     query=(EXPECTED_HASH,),
     takes=bodies.CommitBody,
-    gives=ReferenceView,
+    gives=ReferenceV1,
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
@@ -90,6 +89,8 @@ def merge(call: Call) -> Answer:
 def transplant(call: Call) -> Answer:
     where = "transplantCommitsIntoBranch"
     body = bodies.TRANSPLANT_V1.read(call.request.body)
+    for hash in (body and body.hashes_to_transplant) or ():
+        check_hash(hash)
     name = reference_name(f"{where}.branchName", call.parameters["name"])
     target = expected(call, where, name)
     body = required(f"{where}.transplant", body)

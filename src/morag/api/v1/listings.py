@@ -20,6 +20,7 @@ from morag.api.v1.declared import (
 )
 from morag.api.v1_answers import EntryV1, LogEntryV1
 from morag.service.listings import Wanted
+from morag.service.places import DETACHED
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -118,7 +119,7 @@ def get_diff(call: Call) -> Answer:
 def _diffed(which: str, text: str) -> Asked:
     name, star, hash = text.partition("*")
     return beside(
-        reference_name(f"getDiff.params.{which}", name),
+        name or DETACHED,
         f"getDiff.params.{which.replace('Ref', 'Hash')}OnRef",
         hash if star else None,
     )

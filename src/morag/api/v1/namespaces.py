@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from morag.api import bodies, v1_answers
 from morag.api.call import NO_CONTENT, ok
-from morag.api.checks import reference_name, required
+from morag.api.checks import required
 from morag.api.endpoints import Parameter
 from morag.api.paths import key_in_path
 from morag.api.v1.declared import HASH_ON_REF, endpoint
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def create_namespace(call: Call) -> Answer:
     where = "createNamespace"
     body = required(f"{where}.namespace", bodies.NAMESPACE.read(call.request.body))
-    branch, _ = _namespace(call, where)
+    branch, _ = _namespace(call)
     namespaces = call.service.namespaces
 
     def work() -> Answer:
@@ -52,7 +52,7 @@ def create_namespace(call: Call) -> Answer:
     errors=(404,),
 )
 def get_namespace(call: Call) -> Answer:
-    name, key = _namespace(call, "getNamespace")
+    name, key = _namespace(call)
     asked = asked_beside(name, _plain_hash(call))
     return call.in_thread(lambda: ok(call.service.namespaces.get(asked, key)))
 
@@ -64,7 +64,7 @@ def get_namespace(call: Call) -> Answer:
     errors=(404, 409),
 )
 def delete_namespace(call: Call) -> Answer:
-    branch, key = _namespace(call, "deleteNamespace")
+    branch, key = _namespace(call)
 
     def work() -> Answer:
         request = call.service.namespaces.delete_request(branch, key)
@@ -83,7 +83,7 @@ def delete_namespace(call: Call) -> Answer:
 def update_namespace(call: Call) -> Answer:
     where = "updateProperties"
     body = required(f"{where}.namespaceUpdate", bodies.NAMESPACE_UPDATE.read(call.request.body))
-    branch, key = _namespace(call, where)
+    branch, key = _namespace(call)
 
     def work() -> Answer:
         updates, removals = body.property_updates or {}, body.property_removals or ()
@@ -102,7 +102,7 @@ def update_namespace(call: Call) -> Answer:
     errors=(404,),
 )
 def list_namespaces(call: Call) -> Answer:
-    name = reference_name("getNamespaces.refName", call.parameters["name"])
+    name = call.parameters["name"]
     below = call.query.text("name")
     prefix = key_in_path(below) if below else None
     asked = asked_beside(name, _plain_hash(call))
@@ -121,6 +121,5 @@ def _plain_hash(call: Call) -> str | None:
     return hash
 
 
-def _namespace(call: Call, where: str) -> tuple[str, ContentKey]:
-    name = reference_name(f"{where}.params.refName", call.parameters["name"])
-    return name, key_in_path(call.parameters["key"])
+def _namespace(call: Call) -> tuple[str, ContentKey]:
+    return call.parameters["name"], key_in_path(call.parameters["key"])

@@ -86,6 +86,8 @@ def transplant(call: Call) -> Answer:
     body = required(f"{where}.transplant", bodies.TRANSPLANT.read(call.request.body))
     target = call.target(f"{where}.branch", "branch")
     name = source_name(where, "transplant", body.from_ref_name)
+    if body.message is not None:
+        some(f"{where}.transplant.message", body.message)
     hashes = transplanted(where, name, body.hashes_to_transplant)
     meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
     options = options_of(body, meta, squash=False)

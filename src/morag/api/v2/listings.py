@@ -44,7 +44,7 @@ _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
-    asked, wanted = call.place("getEntries.ref"), _wanted(call)
+    asked, wanted = call.place("getEntries.refName"), _wanted(call)
     with_content = call.query.flag("content")
 
     def work() -> Response:

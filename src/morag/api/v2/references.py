@@ -90,7 +90,7 @@ def assign_reference(call: Call) -> Answer:
     body = bodies.REFERENCE.read(call.request.body)
     where = "assignReference"
     kind = optional_kind(f"{where}.type", call.query.text("type"))
-    target = call.target(f"{where}.ref")
+    target = call.target(f"{where}.reference")
     to = asked_by(bodies.REFERENCE.required(f"{where}.assignTo", body))
     return call.in_thread(lambda: _single(call.service.references.assign(kind, target, to)))
 
@@ -105,7 +105,7 @@ def assign_reference(call: Call) -> Answer:
 )
 def delete_reference(call: Call) -> Answer:
     kind = optional_kind("deleteReference.type", call.query.text("type"))
-    target = call.target("deleteReference.ref")
+    target = call.target("deleteReference.reference")
     return call.in_thread(lambda: _single(call.service.references.delete(kind, target)))
 
 

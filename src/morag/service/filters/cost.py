@@ -1,9 +1,9 @@
 """What an expression may cost per item, told from its tree before it runs.
 
-The library already refuses texts of a hundred thousand characters, trees deeper than 32, and more
-than ten thousand rounds of loops per evaluation; numbers never grow past 64 bits. What is left is
-the work within those rounds and the size of what `+` and `map` build. Both are estimated here for
-an item of ordinary size.
+The library refuses trees deeper than 32 and more than ten thousand rounds of loops in one
+evaluation; its numbers never grow past 64 bits, and it matches patterns in linear time. What is
+left is the work within the rounds, and what `+`, `map` and `filter` build. It is estimated for an
+item of usual size, and again for larger ones as they are met.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from morag.errors import BadRequest
+from morag.model.keys import check_unicode
 from morag.service.filters.patterns import pattern_weight
 from morag.service.filters.syntax import (
     Call,
@@ -28,26 +29,64 @@ from morag.service.filters.types import BYTES, DYN, OPEN, STRING, Type
 from morag.service.filters.variables import OBJECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from morag.service.filters.check import Checked
 
 MOST_CHARACTERS: Final = 4096
 """Of a filter's text. The original takes no longer request line."""
-MOST_STEPS: Final = 50_000
-"""Of one evaluation. A step is about 50 ns."""
-MOST_BUILT: Final = 100_000
-"""Characters and elements in a value that an expression builds from an ordinary item."""
-MOST_DATA: Final = 20_000
-"""Characters and elements of an item that is given to a heavy expression."""
+MOST_STEPS: Final = 25_000
+"""For a usual item. A step takes 50 to 150 ns."""
+MOST_STEPS_AT_ALL: Final = 1_000_000
+"""For any item."""
+MOST_BUILT: Final = 50_000
+"""Characters and elements of a value that is built from a usual item."""
+MOST_BUILT_AT_ALL: Final = 5_000_000
 
-_TEXT: Final = 100
-_ELEMENTS: Final = 10
-_OPERATIONS: Final = 100
-_LIGHT_PATTERN: Final = 100
+_CALL: Final = 20
+"""Steps that a named function takes; operators take one."""
+_TIME_ZONE: Final = 200
+"""Steps to find a time zone."""
 _COMPILE: Final = 15
-"""Steps to compile one state of a pattern."""
+"""Steps to compile one state of a pattern, which is done for every item."""
 _AT_ONCE: Final = 64
-"""Characters that are copied, compared or matched in one step."""
+"""Characters that are copied, compared or matched in a step."""
+_APPEND: Final = 0.6
+"""Steps per element to lengthen a list by one, halved: `map` and `filter` copy it every time."""
+_LIGHT_PATTERN: Final = 100
 _CARRIED: Final = frozenset({"dyn", "string", "bytes"})
+
+
+class Usual(Struct, frozen=True):
+    """How large the texts, lists and lists of objects of an item are."""
+
+    text: int = 100
+    elements: int = 10
+    objects: int = 20
+
+    def at_least(self, values: Iterable[object]) -> Usual:
+        """The same, or larger if one of the values is."""
+        text, elements, objects = self.text, self.elements, self.objects
+        for value in values:
+            if isinstance(value, str):
+                text = max(text, len(value))
+                continue
+            inside: Iterable[object] = ()
+            if isinstance(value, dict):
+                elements, inside = max(elements, len(value)), value.values()
+            elif isinstance(value, list):
+                inside = value
+                if value and isinstance(value[0], dict):
+                    objects = max(objects, len(value))
+                else:
+                    elements = max(elements, len(value))
+            if inside:
+                most = Usual(text, elements, objects).at_least(inside)
+                text, elements, objects = most.text, most.elements, most.objects
+        return Usual(text, elements, objects)
+
+
+USUAL: Final = Usual()
 
 
 class Size(Struct, frozen=True):
@@ -61,56 +100,65 @@ class Size(Struct, frozen=True):
         return self.items * (1 + self.inside.whole) if self.inside else self.items
 
 
-class Cost(Struct, frozen=True):
-    """`is_heavy` if the cost may grow out of hand with items far larger than usual."""
-
-    steps: float
-    is_heavy: bool
-
-
 _ONE: Final = Size(1)
 
 
-def check_length(text: str) -> None:
+class Cost:
+    """The price of one expression. It `grows` if large items may make it too high."""
+
+    def __init__(self, root: Expression, checked: Checked) -> None:
+        """Refuses an expression that would take long, or much memory, for a usual item."""
+        self._root = root
+        self._checked = checked
+        self.steps, self.grows = self._check(USUAL, MOST_STEPS, MOST_BUILT)
+
+    def check_for(self, values: Iterable[object]) -> None:
+        """Refuse an item that would take too long. Only needed if the cost grows."""
+        usual = USUAL.at_least(values)
+        if usual != USUAL:
+            self._check(usual, MOST_STEPS_AT_ALL, MOST_BUILT_AT_ALL)
+
+    def _check(self, usual: Usual, most_steps: int, most_built: int) -> tuple[float, bool]:
+        estimate = _Estimate(self._checked, usual)
+        steps, _ = estimate.measure(self._root, {})
+        if steps > most_steps:
+            raise BadRequest(
+                f"Filter is too expensive: it takes about {steps:.0f} steps for one item, "
+                f"but at most {most_steps} are allowed"
+            )
+        if estimate.built > most_built:
+            raise BadRequest(
+                "Filter is too expensive: it builds a text or list of about "
+                f"{estimate.built:.0f} characters, but at most {most_built} are allowed"
+            )
+        return steps, estimate.grows
+
+
+def check_text(text: str) -> None:
+    check_unicode("Filter", text)
     if len(text) > MOST_CHARACTERS:
         raise BadRequest(
             f"Filter has {len(text)} characters, but at most {MOST_CHARACTERS} are allowed"
         )
 
 
-def check_cost(root: Expression, checked: Checked) -> Cost:
-    """Refuse an expression that would take long, or much memory, for a single item."""
-    estimate = _Estimate(checked)
-    steps, _ = estimate.measure(root, {})
-    if steps > MOST_STEPS:
-        raise BadRequest(
-            f"Filter is too expensive: about {steps:.0f} steps for each item, "
-            f"but at most {MOST_STEPS} are allowed"
-        )
-    return Cost(steps, estimate.is_heavy)
-
-
 class _Estimate:
-    def __init__(self, checked: Checked) -> None:
-        self.is_heavy = False
+    def __init__(self, checked: Checked, usual: Usual) -> None:
+        self.grows = False
+        self.built = 0.0
         self._types = checked.types
+        self._usual = usual
 
     def measure(self, tree: Expression, scope: dict[str, Size]) -> tuple[float, Size]:
         """Steps to evaluate, and a bound for what comes out."""
-        steps, size = self._measured(tree, scope)
-        if size.whole > MOST_BUILT and not isinstance(tree, Name | Select):
-            raise BadRequest("Filter is too expensive: it builds texts or lists that are too large")
-        return steps, size
-
-    def _measured(self, tree: Expression, scope: dict[str, Size]) -> tuple[float, Size]:
         match tree:
             case Constant():
                 return 1, Size(len(tree.data))
             case Name():
-                return 1, scope.get(tree.name) or _usual(self._types[tree.id])
+                return 1, scope.get(tree.name) or self._size(self._types[tree.id])
             case Select():
                 steps, operand = self.measure(tree.operand, scope)
-                usual = _usual(self._types[tree.id])
+                usual = self._size(self._types[tree.id])
                 known = self._types[tree.operand.id].name in OBJECTS
                 return steps + 1, usual if known else operand.inside or usual
             case ListOf():
@@ -119,9 +167,13 @@ class _Estimate:
                 parts = tuple(part for entry in tree.entries for part in entry)
                 return self._collected(parts, len(tree.entries), scope)
             case Call():
-                return self._call(tree, scope)
+                return self._noted(*self._call(tree, scope))
             case Loop():
-                return self._loop(tree, scope)
+                return self._noted(*self._loop(tree, scope))
+
+    def _noted(self, steps: float, size: Size) -> tuple[float, Size]:
+        self.built = max(self.built, size.whole)
+        return steps, size
 
     def _collected(
         self, parts: tuple[Expression, ...], items: int, scope: dict[str, Size]
@@ -138,18 +190,21 @@ class _Estimate:
         type = self._types[tree.id]
         match tree.function:
             case "_[_]":
-                return steps, sizes[0].inside or _usual(type)
+                return steps, sizes[0].inside or self._size(type)
             case "_?_:_":
                 return steps, _widest(*sizes[1:]) or _ONE
             case "_+_" if type in (STRING, BYTES, DYN, OPEN) or type.name == "list":
-                # A macro adds to its own list in place; all other sums are copies.
-                self.is_heavy |= not (isinstance(given[0], Name) and given[0].name.startswith("@"))
+                if not _is_total(given[0]):
+                    self.grows = True
                 items = sum(size.items for size in sizes)
                 inside = _widest(*(size.inside for size in sizes if size.inside))
-                return steps + items / _AT_ONCE, Size(items, inside)
+                return steps + (items if inside else items / _AT_ONCE), Size(items, inside)
             case "matches":
                 return steps + self._match(tree, sizes[0]), _ONE
         steps += sum(size.whole for size in sizes) / _AT_ONCE
+        if tree.function.isalpha():
+            zoned = tree.function.startswith("get") and len(given) > 1
+            steps += _TIME_ZONE if zoned else _CALL
         return steps, sizes[0] if tree.function in _CARRIED else _ONE
 
     def _match(self, tree: Call, text: Size) -> float:
@@ -158,8 +213,9 @@ class _Estimate:
         if found is None:
             raise BadRequest("Filter is not supported: the pattern of 'matches' must be a literal")
         weight = pattern_weight(found)
-        self.is_heavy |= weight > _LIGHT_PATTERN
-        return weight * (_COMPILE + text.items / _AT_ONCE)
+        if weight > _LIGHT_PATTERN:
+            self.grows = True
+        return _CALL + weight * (_COMPILE + text.items / _AT_ONCE)
 
     def _loop(self, tree: Loop, scope: dict[str, Size]) -> tuple[float, Size]:
         steps, over = self.measure(tree.range, scope)
@@ -167,24 +223,33 @@ class _Estimate:
         inside = {**scope, tree.variable: over.inside or _ONE, tree.total: start}
         condition, _ = self.measure(tree.condition, inside)
         step, once = self.measure(tree.step, inside)
-        grown = max(once.items - start.items, 0)
-        inside[tree.total] = Size(start.items + over.items * grown, once.inside)
+        steps += more + over.items * (condition + step)
+        self.grows = True
+        if self._types[tree.step.id].name == "list":
+            steps += _APPEND * over.items**2
+        growth = max(once.items - start.items, 0)
+        inside[tree.total] = Size(start.items + over.items * growth, once.inside)
         last, result = self.measure(tree.result, inside)
-        return steps + more + over.items * (condition + step) + last, result
+        return steps + last, result
+
+    def _size(self, type: Type) -> Size:
+        """The size of a value that comes from an item."""
+        if type in (STRING, BYTES):
+            return Size(self._usual.text)
+        if type.name == "list":
+            many = type.of[0].name in OBJECTS
+            items = self._usual.objects if many else self._usual.elements
+            return Size(items, self._size(type.of[0]))
+        if type.name == "map":
+            return Size(self._usual.elements, self._size(type.of[1]))
+        if type in (DYN, OPEN):
+            return Size(self._usual.elements, Size(self._usual.text))
+        return _ONE
 
 
-def _usual(type: Type) -> Size:
-    """The size of a value that comes from an ordinary item."""
-    if type in (STRING, BYTES):
-        return Size(_TEXT)
-    if type.name == "list":
-        element = type.of[0]
-        return Size(_OPERATIONS if element.name in OBJECTS else _ELEMENTS, _usual(element))
-    if type.name == "map":
-        return Size(_ELEMENTS, _usual(type.of[1]))
-    if type in (DYN, OPEN):
-        return Size(_ELEMENTS, Size(_TEXT))
-    return _ONE
+def _is_total(tree: Expression) -> bool:
+    """Whether it is what the loop of a macro adds to, which no user can name."""
+    return isinstance(tree, Name) and tree.name.startswith("@")
 
 
 def _widest(*sizes: Size) -> Size | None:

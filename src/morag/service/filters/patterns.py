@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(
 )
 _WIDE: Final = 8
 """Of what matches nearly any character, which is one to four bytes of UTF-8."""
-_UNICODE: Final = 60
+_UNICODE: Final = 1500
 """Of a class such as `\\pL`, which has hundreds of ranges."""
 
 

@@ -10,10 +10,9 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from morag.errors import BadRequest
 from morag.service.filters.check import check
-from morag.service.filters.cost import MOST_DATA, check_cost, check_length
+from morag.service.filters.cost import Cost, check_text
 from morag.service.filters.lowering import Lowering
 from morag.service.filters.syntax import Call, Constant, children, read_tree, tree_bytes
-from morag.service.filters.values import weight
 
 if TYPE_CHECKING:
     from morag.service.filters.syntax import Expression, Parsed
@@ -38,21 +37,20 @@ class Program:
     """Compiled once, then called with the items of a listing, if need be from several threads."""
 
     def __init__(self, text: str, variables: Fields) -> None:
-        check_length(text)
+        check_text(text)
         parsed = _parsed(text)
         checked = check(parsed, variables)
-        cost = check_cost(parsed.root, checked)
+        self._cost = Cost(parsed.root, checked)
         _check_patterns(parsed.root)
         lowering = Lowering(checked, variables)
         root = lowering.root(parsed.root)
-        self._is_heavy = cost.is_heavy
         self._inputs = tuple(lowering.inputs.values())
         self._run = _ENVIRONMENT.deserialize(tree_bytes(root)).eval
 
     def __call__(self, item: object) -> bool:
         data = {name: get(item) for name, get in self._inputs}
-        if self._is_heavy and weight(data) > MOST_DATA:
-            raise BadRequest("Filter is too expensive for an item as large as one that it met")
+        if self._cost.grows:
+            self._cost.check_for(data.values())
         try:
             answer = self._run(data=data).value()
         except _FAILURES as failure:

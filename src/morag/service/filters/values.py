@@ -43,17 +43,6 @@ def fit(text: str | None) -> str | None:
     return _UNFIT.sub("\ufffd", text)
 
 
-def weight(value: object) -> int:
-    """Characters and elements in a value."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list):
-        return len(value) + sum(map(weight, value))
-    if isinstance(value, dict):
-        return sum(weight(name) + weight(part) for name, part in value.items())
-    return 1
-
-
 def _object_converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:
     fields = [
         (name, field.get, converter(field.type, wanted))

@@ -1,0 +1,213 @@
+"""HTTP as clients really speak it: kept connections, requests sent ahead, pieces, oddities."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from tests.server.conftest import LIMIT
+from tests.server.serving import GET_MAIN, Served, read_all, read_answer
+
+EMPTY = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
+BRANCH = f'{{"type":"BRANCH","name":"main","hash":"{EMPTY}"}}'.encode()
+
+
+def post(path: bytes, body: bytes, *headers: bytes) -> bytes:
+    head = [b"POST " + path + b" HTTP/1.1", b"Host: x", b"Content-Type: application/json", *headers]
+    return b"\r\n".join([*head, b"Content-Length: %d" % len(body), b"", b""]) + body
+
+
+def create(name: str, *headers: bytes) -> bytes:
+    return post(f"/api/v2/trees?name={name}&type=BRANCH".encode(), BRANCH, *headers)
+
+
+def chunked(body: bytes, *pieces: int) -> bytes:
+    parts = []
+    for piece in pieces:
+        parts.append(b"%x;extension=1\r\n%b\r\n" % (len(body[:piece]), body[:piece]))
+        body = body[piece:]
+    return b"".join(parts) + b"%x\r\n%b\r\n0\r\nTrailer: ignored\r\n\r\n" % (len(body), body)
+
+
+def test_a_connection_serves_many_requests(server: Served) -> None:
+    with server.connect() as client:
+        for _ in range(3):
+            client.sendall(GET_MAIN)
+            status, head, body = read_answer(client)
+            assert status == 200
+            assert b"connection: close" not in head
+            assert b"\r\ndate: " in head
+            assert json.loads(body)["reference"]["name"] == "main"
+
+
+def test_requests_sent_ahead_are_answered_in_order(server: Served) -> None:
+    """Reads are answered at once and changes by a thread: none may overtake the other."""
+    requests = []
+    for number in range(20):
+        requests += [create(f"ahead{number}"), f"GET /api/v2/trees/ahead{number}".encode()]
+        requests[-1] += b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    requests[-1] = requests[-1].replace(b"Host: x", b"Connection: close")
+    heard = server.exchange(b"".join(requests))
+    names = [part.split(b'"name":"')[1].split(b'"')[0] for part in heard.split(b"HTTP/1.1 ")[1:]]
+    assert names == [f"ahead{number}".encode() for number in range(20) for _ in range(2)]
+
+
+def test_a_request_may_come_byte_by_byte(server: Served) -> None:
+    sent = create("bytewise").replace(b"Host", b"Connection: close\r\nHost")
+    with server.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in sent:
+            client.sendall(bytes([byte]))
+        assert read_all(client).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_may_come_in_chunks(server: Served) -> None:
+    head = create("chunked", b"Connection: close").split(b"Content-Length")[0]
+    heard = server.exchange(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(BRANCH, 3, 7))
+    assert heard.startswith(b"HTTP/1.1 200")
+    assert b'"name":"chunked"' in heard
+
+
+def test_a_client_that_asks_first_is_told_to_go_on(server: Served) -> None:
+    head, _, body = create("continued", b"Expect: 100-continue").partition(b"\r\n\r\n")
+    with server.connect() as client:
+        client.sendall(head + b"\r\n\r\n")
+        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(body)
+        assert read_answer(client)[0] == 200
+
+
+def test_an_offer_to_speak_http_2_is_ignored(server: Served) -> None:
+    """Java's client makes it, and sends its body all the same."""
+    offer = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMA")
+    sent = create("upgraded", *offer)
+    with server.connect() as client:
+        client.sendall(sent[:-5])
+        client.sendall(sent[-5:])
+        status, _, body = read_answer(client)
+        assert status == 200
+        assert b'"name":"upgraded"' in body
+        client.sendall(GET_MAIN.replace(b"Host: x", b"\r\n".join(offer)))
+        assert read_answer(client)[0] == 200
+        client.sendall(GET_MAIN)
+        assert read_answer(client)[0] == 200
+
+
+def test_half_closed_connections_get_their_answer(server: Served) -> None:
+    with server.connect() as client:
+        client.sendall(create("half"))
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.0\r\nConnection: keep-alive"])
+def test_old_clients_are_answered_and_let_go(server: Served, version: bytes) -> None:
+    heard = server.exchange(b"GET /api/v2/trees/main " + version + b"\r\n\r\n")
+    assert heard.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in heard
+
+
+def test_who_asks_to_close_is_told_and_closed(server: Served) -> None:
+    heard = server.exchange(GET_MAIN.replace(b"Host", b"Connection: close\r\nHost") + GET_MAIN)
+    assert b"connection: close" in heard
+    assert heard.count(b"HTTP/1.1") == 1
+
+
+def test_whole_urls_as_for_a_proxy(server: Served) -> None:
+    sent = b"GET http://somewhere:1/api/v2/trees/main?fetch=MINIMAL HTTP/1.1\r\n"
+    heard = server.exchange(sent + b"Connection: close\r\n\r\n")
+    assert heard.startswith(b"HTTP/1.1 200")
+
+
+def test_head_tells_the_length_and_sends_nothing(server: Served) -> None:
+    full = server.ask("GET", "/api/v2/trees/main")
+    heard = server.exchange(
+        b"HEAD /api/v2/trees/main HTTP/1.1\r\nConnection: close\r\n\r\n",
+    )
+    head, _, body = heard.partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(full.body) in head
+    assert body == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (b"/api/v2/trees/ma%69n", 200),
+        (b"/api/v2/trees/%", 400),
+        (b"/api/v2/trees/%ff%fe", 400),
+        (b"/api/v2/trees/main^1", 400),
+        (b"/api/v2/trees/a%2Fb", 404),
+    ],
+)
+def test_paths_reach_the_api_as_they_were_sent(server: Served, path: bytes, status: int) -> None:
+    heard = server.exchange(b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert int(heard.split()[1]) == status
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a server without.
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /api/v2/trees/\xe2\x98\x83 HTTP/1.1\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\n\r\n",
+        b"NONSENSE / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nBad header: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+)
+def test_what_is_not_http_is_told_so_and_closed(server: Served, sent: bytes) -> None:
+    heard = server.exchange(sent)
+    assert heard.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"This is not HTTP" in heard
+    assert server.ask("GET", "/api/v2/trees/main").status == 200
+
+
+def test_the_answers_before_a_mistake_are_given(server: Served) -> None:
+    heard = server.exchange(create("before") + b"NONSENSE\r\n\r\n")
+    assert [part[:3] for part in heard.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+def test_no_tunnels(server: Served) -> None:
+    assert server.exchange(b"CONNECT a:1 HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405")
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_a_head_that_is_too_large(server: Served, pieces: int) -> None:
+    with server.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        for number in range(pieces):
+            client.sendall(f"X-{number}: {'x' * (10_000 // pieces)}\r\n".encode())
+        client.sendall(b"\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 431")
+
+
+def test_a_body_beside_a_small_head_is_not_taken_for_a_large_head(server: Served) -> None:
+    assert server.ask("POST", "/nope", b"x" * 50_000).status == 404
+
+
+def test_a_body_that_is_too_large_by_its_own_account(server: Served) -> None:
+    """It is refused before it is sent, and in the form in which the API tells errors."""
+    head = post(b"/api/v2/trees", b"").replace(b": 0\r\n", f": {LIMIT + 1}\r\n".encode())
+    heard = server.exchange(head)
+    assert heard.startswith(b"HTTP/1.1 413")
+    assert json.loads(heard.partition(b"\r\n\r\n")[2])["errorCode"] == "REQUEST_TOO_LARGE"
+    expecting = head.replace(b"Host", b"Expect: 100-continue\r\nHost")
+    assert server.exchange(expecting).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_turns_out_too_large(server: Served) -> None:
+    head = b"POST /api/v2/trees HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    piece = b"%x\r\n%b\r\n" % (10_000, b"x" * 10_000)
+    assert server.exchange(head + 11 * piece).startswith(b"HTTP/1.1 413")
+
+
+def test_the_refusal_reaches_a_client_that_is_still_sending(server: Served) -> None:
+    assert server.ask("POST", "/api/v2/trees", b"x" * 3_000_000).status == 413

@@ -1,0 +1,209 @@
+"""What operators use: health, access log, TLS, CORS, workers, stores on other machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.server.far import far_url, install
+from tests.server.serving import GET_MAIN, Answer, Served, read_all, read_answer, run
+
+ORIGIN = {"Origin": "https://ui.example.com"}
+PREFLIGHT = ORIGIN | {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "content-type",
+}
+
+
+def test_health(server: Served) -> None:
+    for path in ("/health/live", "/health/ready"):
+        answer = server.ask("GET", path)
+        assert (answer.status, json.loads(answer.body)) == (200, {"status": "UP"})
+        assert answer.headers["cache-control"] == "no-store"
+        assert server.ask("HEAD", path).body == b""
+    assert server.ask("GET", "/health/nope").status == 404
+    assert server.ask("POST", "/health/live").status == 404
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    directory = tmp_path_factory.mktemp("far")
+    return directory, install(directory / "installed")
+
+
+def test_a_server_is_ready_only_while_its_store_answers(
+    far: tuple[Path, dict[str, str]],
+) -> None:
+    directory, extra = far
+    with Served(directory, store=far_url(directory), extra=extra) as server:
+        assert server.ask("GET", "/health/ready").status == 200
+        (directory / "down").touch()
+        answer = server.ask("GET", "/health/ready")
+        assert answer.status == 503
+        told = json.loads(answer.body)
+        assert told == {"status": "DOWN", "reason": "The store failed with OSError"}
+        assert server.ask("GET", "/health/live").status == 200
+        (directory / "down").unlink()
+        assert server.ask("GET", "/health/ready").status == 200
+
+
+def test_a_store_on_another_machine_serves_all_the_same(
+    far: tuple[Path, dict[str, str]],
+) -> None:
+    """Each request is answered by a thread; the order on a connection stays."""
+    directory, extra = far
+    with Served(directory, store=far_url(directory), extra=extra) as server:
+        with server.connect() as client:
+            client.sendall(30 * GET_MAIN.replace(b"main", b"nope") + GET_MAIN)
+            client.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            heard = read_all(client).split(b"HTTP/1.1 ")[1:]
+        assert [part[:3] for part in heard] == 30 * [b"404"] + 2 * [b"200"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_access_log(tmp_path: Path, form: str) -> None:
+    with Served(tmp_path, "--access-log", form) as server:
+        assert (
+            server.ask("GET", "/api/v2/trees?filter=hidden", headers={"X": "hidden"}).status == 400
+        )
+        assert server.ask("POST", "/api/v2/nope", b"hidden").status == 404
+        assert server.exchange(b"NONSENSE\r\n\r\n").startswith(b"HTTP/1.1 400")
+    lines = server.errors().splitlines()
+    assert "hidden" not in server.errors()
+    assert len(lines) == 3
+    if form == "json":
+        first, second, third = (json.loads(line) for line in lines)
+        assert " ".join(first) == "time client method path status bytes millis"
+        assert first["client"] == "127.0.0.1"
+        assert [first["method"], first["path"], first["status"]] == ["GET", "/api/v2/trees", 400]
+        assert first["bytes"] > 50
+        assert first["millis"] >= 0
+        assert [second["method"], second["status"]] == ["POST", 404]
+        assert [third["path"], third["status"]] == ["-", 400]
+    else:
+        told = r"20\S+T\S+ 127.0.0.1 GET /api/v2/trees 400 \d+ B \d+\.\d+ ms"
+        assert re.fullmatch(told, lines[0])
+
+
+def test_pages_of_other_origins_are_not_let_in_by_default(server: Served) -> None:
+    answer = server.ask("GET", "/api/v2/trees/main", headers=ORIGIN)
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    assert (
+        server.ask("OPTIONS", "/api/v2/trees", headers=PREFLIGHT).headers.keys()
+        & {"access-control-allow-origin"}
+        == set()
+    )
+
+
+def allowed(answer: Answer) -> str | None:
+    return answer.headers.get("access-control-allow-origin")
+
+
+def test_pages_of_listed_origins_are_let_in(tmp_path: Path) -> None:
+    with Served(
+        tmp_path, "--cors-origins", "https://a.example.com,https://ui.example.com"
+    ) as server:
+        answer = server.ask("GET", "/api/v2/trees/main", headers=ORIGIN)
+        assert allowed(answer) == "https://ui.example.com"
+        assert answer.headers["vary"] == "origin"
+        assert "etag" in answer.headers["access-control-expose-headers"]
+        before = server.ask("OPTIONS", "/api/v2/trees", headers=PREFLIGHT)
+        assert (before.status, allowed(before)) == (204, "https://ui.example.com")
+        assert "POST" in before.headers["access-control-allow-methods"]
+        assert before.headers["access-control-allow-headers"] == "content-type"
+        stranger = server.ask("GET", "/api/v2/trees/main", headers={"Origin": "https://b.com"})
+        assert (stranger.status, allowed(stranger)) == (200, None)
+        assert stranger.headers["vary"] == "origin"
+
+
+def test_all_origins_can_be_let_in(tmp_path: Path) -> None:
+    with Served(tmp_path, "--cors-origins", "*") as server:
+        assert allowed(server.ask("GET", "/api/v2/trees/nope", headers=ORIGIN)) == "*"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    directory = tmp_path_factory.mktemp("tls")
+    made = f"-x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {directory}/key.pem"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = [openssl, "req", *made.split(), *names, "-out", str(directory / "cert.pem")]
+    subprocess.run(command, check=True, capture_output=True)
+    return directory
+
+
+def test_tls(tmp_path: Path, certificate: Path) -> None:
+    cert, key = str(certificate / "cert.pem"), str(certificate / "key.pem")
+    with Served(tmp_path, "--tls-cert", cert, "--tls-key", key) as server:
+        assert server.scheme == "https"
+        trusting = ssl.create_default_context(cafile=cert)
+        url = f"https://127.0.0.1:{server.port}/api/v2/config"
+        with urlopen(url, context=trusting, timeout=30) as answer:
+            assert json.load(answer)["defaultBranch"] == "main"
+        with server.connect() as plain:
+            plain.sendall(GET_MAIN)
+            assert not read_all(plain).startswith(b"HTTP")
+        with trusting.wrap_socket(server.connect(), server_hostname="127.0.0.1") as client:
+            client.sendall(GET_MAIN)
+            assert read_answer(client)[0] == 200
+            client.sendall(b"NONSENSE\r\n\r\n")
+            assert read_answer(client)[0] == 400
+
+
+def test_a_certificate_with_the_wrong_key(tmp_path: Path, certificate: Path) -> None:
+    cert = str(certificate / "cert.pem")
+    ended = run("serve", "--tls-cert", cert, "--tls-key", cert, directory=tmp_path)
+    assert ended.returncode == 1
+    assert "--tls-cert and --tls-key name PEM files" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_workers_share_a_store_and_the_port(tmp_path: Path) -> None:
+    with Served(tmp_path, "--workers", "2", store=f"sqlite:{tmp_path / 'morag.db'}") as server:
+        children = children_of(server.process.pid)
+        assert len(children) == 2
+        body = json.dumps(
+            {
+                "type": "BRANCH",
+                "name": "main",
+                "hash": head_of(server.ask("GET", "/api/v2/trees/main")),
+            }
+        ).encode()
+
+        def create(number: int) -> int:
+            path = f"/api/v2/trees?name=b{number}&type=BRANCH"
+            return server.ask("POST", path, body, {"Content-Type": "application/json"}).status
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(create, range(16))) == 16 * [200]
+        listed = json.loads(server.ask("GET", "/api/v2/trees").body)["references"]
+        assert len(listed) == 17
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(30) == 0
+        assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def head_of(answer: Answer) -> str:
+    found: str = json.loads(answer.body)["reference"]["hash"]
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """The workers; a process that only looks after resources does not count."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        command = Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"spawn_main" in command:
+            found.append(int(child))
+    return found

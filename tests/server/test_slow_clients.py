@@ -1,0 +1,132 @@
+"""Clients that are slow, silent, greedy or broken cost the others nothing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+import morag
+from morag import ContentKey, Namespace, Put
+from tests.server.serving import GET_MAIN, Served, await_cut, read_all, read_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENTRIES = b"GET /api/v2/trees/main/entries?content=true HTTP/1.1\r\nHost: x\r\n\r\n"
+MOST_CONNECTIONS = 20
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with little time, few connections, and something large to ask for."""
+    directory = tmp_path_factory.mktemp("impatient")
+    with morag.open(f"rocksdb:{directory / 'data'}") as repo:
+        properties = {"filler": 2000 * "x"}
+        names = [f"n{number}" for number in range(100)]
+        puts = [
+            Put(ContentKey.of(name), morag.replace(Namespace.of(name), properties=properties))
+            for name in names
+        ]
+        repo.commit("main", puts, "a lot")
+    flags = {
+        "--slow-client-seconds": "0.5",
+        "--idle-timeout-seconds": "1",
+        "--max-connections": str(MOST_CONNECTIONS),
+        "--gzip-min-bytes": "100000000",
+    }
+    arguments = [word for pair in flags.items() for word in pair]
+    with Served(directory, *arguments, store="rocksdb:./data") as server:
+        yield server
+
+
+def test_who_says_nothing_is_let_go(impatient: Served) -> None:
+    with impatient.connect() as client:
+        assert read_all(client) == b""
+
+
+def test_who_asks_nothing_more_is_let_go(impatient: Served) -> None:
+    with impatient.connect() as client:
+        client.sendall(GET_MAIN)
+        assert read_answer(client)[0] == 200
+        assert client.recv(1) == b""
+
+
+def test_a_head_that_never_ends(impatient: Served) -> None:
+    with impatient.connect() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        client.settimeout(0.05)
+        heard = b""
+        while not heard:
+            client.sendall(b"x")
+            try:
+                heard = client.recv(65536)
+            except TimeoutError:
+                continue
+        assert heard.startswith(b"HTTP/1.1 408")
+
+
+def test_a_body_that_never_comes(impatient: Served) -> None:
+    with impatient.connect() as client:
+        client.sendall(b"POST /nope HTTP/1.1\r\nContent-Length: 10\r\n\r\n12345")
+        assert read_all(client).startswith(b"HTTP/1.1 408")
+
+
+def test_who_takes_no_answer_gets_no_other_one(impatient: Served) -> None:
+    """Hundreds of answers of 200 kB were asked for; the process must not keep them."""
+    assert len(impatient.ask("GET", "/api/v2/trees/main/entries?content=true").body) > 200_000
+    before = impatient.resident_bytes()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((impatient.host, impatient.port))
+        client.sendall(400 * ENTRIES)
+        await_cut(client)
+        assert impatient.resident_bytes() - before < 40_000_000
+    assert impatient.ask("GET", "/api/v2/trees/main").status == 200
+
+
+def test_who_takes_an_answer_slowly_but_steadily_gets_all_of_it(impatient: Served) -> None:
+    whole = impatient.ask("GET", "/api/v2/trees/main/entries?content=true").body
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(30)
+        client.connect((impatient.host, impatient.port))
+        client.sendall(40 * ENTRIES)
+        heard = 0
+        while heard < 40 * len(whole):
+            part = client.recv(16_384)
+            assert part, "cut"
+            heard += len(part)
+
+
+def test_too_many_connections(impatient: Served) -> None:
+    clients = [impatient.connect() for _ in range(MOST_CONNECTIONS)]
+    try:
+        for client in clients:
+            client.sendall(GET_MAIN)
+            assert read_answer(client)[0] == 200
+        with impatient.connect() as one_more:
+            heard = read_all(one_more)
+        assert heard.startswith(b"HTTP/1.1 503")
+        assert b"retry-after: 1" in heard
+        clients[0].sendall(GET_MAIN)
+        assert read_answer(clients[0])[0] == 200
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_broken_connections_leave_nothing_behind(impatient: Served) -> None:
+    files = impatient.open_files()
+    for sent in (b"", b"GET", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n1", 50 * ENTRIES):
+        for _ in range(10):
+            with impatient.connect() as client:
+                client.sendall(sent)
+                reset_at_close = struct.pack("ii", 1, 0)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset_at_close)
+    assert impatient.ask("GET", "/api/v2/trees/main").status == 200
+    while impatient.open_files() > files:
+        assert impatient.ask("GET", "/api/v2/trees/main").status == 200
+    assert impatient.errors() == ""

@@ -1,0 +1,135 @@
+"""What was accepted is finished: when the server is to stop, and when the client is gone."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import morag
+from tests.server.serving import GET_MAIN, Served, read_answer
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COMMIT = {
+    "commitMeta": {"message": "slow"},
+    "operations": [
+        {
+            "type": "PUT",
+            "key": {"elements": ["n"]},
+            "content": {"type": "NAMESPACE", "elements": ["n"]},
+        }
+    ],
+}
+
+
+@contextmanager
+def nobody_writes(path: Path) -> Iterator[None]:
+    """Holds the write lock of the database, as another process may: commits wait for it."""
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
+    finally:
+        database.close()
+
+
+def begin_commit(server: Served, client: socket.socket) -> None:
+    """Send a commit, and return when the server has begun with it."""
+    head = server.ask("GET", "/api/v2/trees/main").headers["etag"].strip('"')
+    body = json.dumps(COMMIT).encode()
+    client.sendall(
+        f"POST /api/v2/trees/main@{head}/history/commit HTTP/1.1\r\nHost: x\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    # The event loop takes what has arrived before it takes what arrives later.
+    for _ in range(3):
+        assert server.ask("GET", "/api/v2/trees/main").status == 200
+
+
+def await_not_listening(server: Served) -> None:
+    while True:
+        try:
+            server.connect().close()
+        except ConnectionError:  # Or reset, if it was about to be accepted.
+            return
+
+
+def messages(store: Path) -> list[str]:
+    with morag.open(f"sqlite:{store}") as repo:
+        return [entry.meta.message for entry in repo.history.log("main")]
+
+
+def test_a_slow_commit_is_finished_before_the_end(tmp_path: Path) -> None:
+    store = tmp_path / "morag.db"
+    with Served(tmp_path, store=f"sqlite:{store}") as server:
+        with server.connect() as client, server.connect() as idle:
+            with nobody_writes(store):
+                begin_commit(server, client)
+                server.process.terminate()
+                await_not_listening(server)
+                assert idle.recv(1) == b"", "who waits for nothing is let go at once"
+            status, head, body = read_answer(client)
+            assert (status, client.recv(1)) == (200, b"")
+            assert b"connection: close" in head
+            assert json.loads(body)["targetBranch"]["name"] == "main"
+        assert server.process.wait(30) == 0
+        assert server.errors() == ""
+    assert messages(store) == ["slow"]
+
+
+def test_a_client_that_goes_away_does_not_take_its_commit_along(tmp_path: Path) -> None:
+    store = tmp_path / "morag.db"
+    with Served(tmp_path, store=f"sqlite:{store}") as server:
+        with nobody_writes(store):
+            with server.connect() as client:
+                begin_commit(server, client)
+            server.process.terminate()
+            await_not_listening(server)
+        assert server.process.wait(30) == 0
+    assert messages(store) == ["slow"]
+
+
+def test_a_body_that_is_on_its_way_is_awaited(tmp_path: Path) -> None:
+    with Served(tmp_path) as server, server.connect() as client:
+        client.sendall(b"POST /nope HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 100")
+        server.process.terminate()
+        await_not_listening(server)
+        client.sendall(b"12345")
+        status, head, _ = read_answer(client)
+        assert status == 404
+        assert b"connection: close" in head
+
+
+def test_requests_sent_ahead_count_as_accepted(tmp_path: Path) -> None:
+    store = tmp_path / "morag.db"
+    with Served(tmp_path, store=f"sqlite:{store}") as server, server.connect() as client:
+        with nobody_writes(store):
+            begin_commit(server, client)
+            client.sendall(2 * GET_MAIN)
+            assert server.ask("GET", "/api/v2/trees/main").status == 200
+            server.process.terminate()
+            await_not_listening(server)
+        heard = b""
+        while part := client.recv(65536):
+            heard += part
+        assert heard.count(b"HTTP/1.1 200") == 3
+
+
+def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
+    store = tmp_path / "morag.db"
+    flags = ("--shutdown-seconds", "0.3", "--commit-timeout-ms", "60000")
+    with Served(tmp_path, *flags, store=f"sqlite:{store}") as server:
+        with server.connect() as client, nobody_writes(store):
+            begin_commit(server, client)
+            server.process.terminate()
+            assert server.process.wait(30) == 1
+        assert "Stopped with 1 requests unfinished" in server.errors()
+        server.process.returncode = 0  # That it was not 0 is what was to be shown.
