@@ -23,7 +23,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-original test-clients test-spark check format bench lock clean
+.PHONY: help setup serve test test-long test-original test-clients test-spark check format bench bench-original lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ format: setup ## Format the code and apply the safe fixes
 
 bench: setup ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
+
+bench-original: setup $(JAVA) ## Race the original Java server, side by side (needs mvn)
+	@command -v mvn >/dev/null || { echo "bench-original needs mvn on the PATH" >&2; exit 1; }
+	$(BIN)/python -m bench.original $(ARGS)
 
 lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) pyproject.toml -o requirements/base.txt

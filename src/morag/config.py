@@ -125,7 +125,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """How long a client may take to send a request or to take an answer; large ones get more."""
     shutdown_seconds: float = 30.0
     """How long a server that was told to stop waits for what it had accepted."""
-    gzip_min_bytes: int = 4 * 1024
+    gzip_min_bytes: int = 16 * 1024
     """From which size on answers are compressed, for clients that want it."""
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ _SLOW_READ_SECONDS: Final = 0.002
 _SLOW_READ_BYTES: Final = 512
 _SMALL_BUFFER_BYTES: Final = 4096
 _HANG_UP_SECONDS: Final = 30
+_BETWEEN_BREAKS_SECONDS: Final = 0.02  # Or those who break off would have the server to themselves.
 
 
 async def be_slow(
@@ -105,3 +106,4 @@ async def be_broken(
             record.failures.append(f"broken: the server does not hang up on {manner}")
         finally:
             await closed(writer)
+        await asyncio.sleep(_BETWEEN_BREAKS_SECONDS)

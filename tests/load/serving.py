@@ -29,6 +29,9 @@ class Held(Struct, frozen=True):
     sockets: int
     threads: int
 
+    def is_within(self, other: Held) -> bool:
+        return self.sockets <= other.sockets and self.threads <= other.threads
+
 
 class Morag:
     """Runs as long as the `with` block, must end by itself, and must not have complained."""
@@ -88,16 +91,14 @@ class Morag:
                 sockets += str(entry.readlink()).startswith("socket:")
         return Held(sockets, self._status("Threads"))
 
-    def held_when_left_alone(self, expected: Held, patience_seconds: float) -> Held:
-        """What it holds, as soon as that is no more than expected, or in the end."""
+    def lets_go(self, idle: Held, patience_seconds: float) -> bool:
+        """Whether it comes back to hold no more than it held when nobody was connected."""
         end = monotonic() + patience_seconds
-        while True:
-            held = self.held()
-            if held.sockets <= expected.sockets and held.threads <= expected.threads:
-                return held
+        while not self.held().is_within(idle):
             if monotonic() > end:
-                return held
+                return False
             sleep(0.05)
+        return True
 
     def _status(self, name: str) -> int:
         text = Path(f"/proc/{self._process.pid}/status").read_text()

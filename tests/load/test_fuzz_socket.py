@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Morag]:
         assert statuses(told(server.address, _GET)) == [200]
         idle = server.held()
         yield server
-        assert server.held_when_left_alone(idle, LET_GO_SECONDS) == idle
+        assert server.lets_go(idle, LET_GO_SECONDS), server.held()
 
 
 def commit(body: bytes, headers: bytes = b"") -> bytes:
@@ -190,7 +190,7 @@ def test_a_thousand_connections_leave_nothing_behind(server: Morag) -> None:
     for number in range(1000):
         with socket.create_connection(server.address) as connection:
             connection.sendall(_GET[: number % len(_GET)])
-    assert server.held_when_left_alone(idle, LET_GO_SECONDS) == idle
+    assert server.lets_go(idle, LET_GO_SECONDS), server.held()
     check_alive(server)
 
 

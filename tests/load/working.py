@@ -7,6 +7,7 @@ knowingly, and it must be refused for the right reason.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -71,14 +72,14 @@ class Worker:
         self._tables: list[Table] = []
         self._made = 0
 
-    async def work(self, turns: Iterable[object]) -> None:
-        steps, weights = zip(*_STEPS, strict=True)
+    async def work(self, turns: Iterable[object], steps: Steps) -> None:
+        names, chances = list(steps), list(steps.values())
         try:
             await self.read_reference()
             for _ in turns:
-                step = self._random.choices(steps, weights)[0]
-                await step(self)
-                self._record.counts[step.__name__] += 1
+                [name] = self._random.choices(names, chances)
+                await getattr(self, name)()
+                self._record.counts[name] += 1
         except (Failed, OSError, EOFError) as failure:
             self._record.failures.append(f"{self._name}: {failure!r}")
         finally:
@@ -300,22 +301,24 @@ class Worker:
         return self._random.random() < 0.5
 
 
-_STEPS: Final = (
-    (Worker.read_reference, 15),
-    (Worker.read_content, 25),
-    (Worker.read_contents, 5),
-    (Worker.list_entries, 6),
-    (Worker.list_references, 2),
-    (Worker.read_history, 3),
-    (Worker.compare, 3),
-    (Worker.commit, 25),
-    (Worker.branch_and_merge, 4),
-    (Worker.tag, 3),
-    (Worker.commit_too_late, 3),
-    (Worker.create_what_exists, 2),
-    (Worker.look_for_nothing, 3),
-    (Worker.reconnect, 1),
-)
+Steps = Mapping[str, int]
+"""What to do how often: names of methods, with their weights."""
+
+READS: Final[Steps] = {
+    "read_reference": 15,
+    "read_content": 25,
+    "read_contents": 5,
+    "list_entries": 6,
+    "list_references": 2,
+    "read_history": 3,
+    "compare": 3,
+    "commit_too_late": 3,
+    "create_what_exists": 2,
+    "look_for_nothing": 3,
+    "reconnect": 1,
+}
+"""All that leaves the repository as it is."""
+EVERYTHING: Final[Steps] = {**READS, "commit": 25, "branch_and_merge": 2, "tag": 1}
 
 
 def operations(message: str, operation: object) -> object:

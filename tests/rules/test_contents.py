@@ -70,9 +70,12 @@ def test_a_content_that_is_not_there_is_not_found(filled: Repository, at: str) -
     assert str(raised.value) == f"Could not find content for key 'a.nope' in reference '{at}'."
 
 
-def test_a_key_with_a_dot_is_shown_escaped(filled: Repository) -> None:
-    with pytest.raises(ContentNotFound, match=r"for key '\.a\*\.b\.c\*\*'"):
-        filled.contents.get("main", ContentKey.of("a.b", "c*"))
+def test_a_key_with_a_dot_is_shown_like_any_other(filled: Repository) -> None:
+    dotted = ContentKey.of("a.b", "c*")
+    with pytest.raises(ContentNotFound, match=r"for key 'a\.b\.c\*'"):
+        filled.contents.get("main", dotted)
+    assert dotted.escaped == ".a*.b.c**"
+    assert dotted.path == "a\x1db.c*"
 
 
 def test_several_contents_come_as_asked_without_the_missing(filled: Repository) -> None:

@@ -63,7 +63,9 @@ class Served:
         *arguments: str,
         store: str | None = "memory:",
         extra: Mapping[str, str] | None = None,
+        exit_code: int = 0,
     ) -> None:
+        self._exit_code = exit_code
         stored = () if store is None else ("--store", store)
         self._errors = directory / f"stderr-{len(list(directory.glob('stderr-*')))}"
         with self._errors.open("wb") as errors:
@@ -102,7 +104,7 @@ class Served:
             self.process.communicate()
             if error is not None:
                 error.add_note(f"The server said:\n{self.errors()}")
-        assert error is not None or code == 0, self.errors()
+        assert error is not None or code == self._exit_code, self.errors()
 
     def errors(self) -> str:
         """What it wrote to standard error so far."""

@@ -67,7 +67,7 @@ def test_a_bomb_does_not_go_off(server: Served) -> None:
     assert server.resident_bytes() - before < 20_000_000
 
 
-@given(st.lists(st.binary(max_size=200), max_size=3), st.integers(0, 700))
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=3), st.integers(0, 700))
 def test_unpacking_gives_everything_or_refuses(members: list[bytes], limit: int) -> None:
     """A gzip file may have several members."""
     plain = b"".join(members)
@@ -77,6 +77,12 @@ def test_unpacking_gives_everything_or_refuses(members: list[bytes], limit: int)
             unpacked(body, "gzip", limit)
     else:
         assert unpacked(body, "gzip", limit) == plain
+
+
+def test_a_file_of_countless_members_is_refused() -> None:
+    assert unpacked(64 * gzip.compress(b"x"), "gzip", 1000) == 64 * b"x"
+    with pytest.raises(BadRequest, match="more than 64 gzip members"):
+        unpacked(65 * gzip.compress(b"x"), "gzip", 1000)
 
 
 @given(st.binary(min_size=1, max_size=100))
@@ -115,7 +121,7 @@ def test_large_answers_are_compressed_for_who_wants_it(tmp_path: Path, names: in
     keys = [{"elements": [f"n{number}"]} for number in range(names)]
     puts = [{"type": "PUT", "key": key, "content": {"type": "NAMESPACE"} | key} for key in keys]
     body = json.dumps({"commitMeta": {"message": "m"}, "operations": puts}).encode()
-    with Served(tmp_path) as server:
+    with Served(tmp_path, "--gzip-min-bytes", "4096") as server:
         path = f"/api/v2/trees/main@{EMPTY}/history/commit"
         assert server.ask("POST", path, gzip.compress(body), GZIP).status == 200
         plain = server.ask("GET", "/api/v2/trees/main/entries", headers={"Accept-Encoding": "br"})

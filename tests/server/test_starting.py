@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 import morag
+from morag.cli.main import main
 from tests.server.far import far_url, install
-from tests.server.serving import Served, run
+from tests.server.serving import GET_MAIN, Served, read_answer, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def refused(directory: Path, *arguments: str, code: int = 1) -> str:
-    """The one line that such a start leaves."""
-    ended = run(*arguments, directory=directory)
-    assert ended.returncode == code, ended.stderr
-    assert ended.stdout == ""
-    assert re.fullmatch(r"morag: .+\n", ended.stderr), ended.stderr
-    return ended.stderr
+class Refuse(Protocol):
+    def __call__(self, *arguments: str, code: int = 1) -> str: ...
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Refuse:
+    """The one line that a start leaves that is refused, without a process to start for it."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("MORAG_")]:
+        monkeypatch.delenv(name)
+
+    def refuse(*arguments: str, code: int = 1) -> str:
+        assert main(["serve", "--port", "0", *arguments]) == code
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert re.fullmatch(r"morag: .+\n", told.err), told.err
+        return told.err
+
+    return refuse
 
 
 def test_the_ready_line_is_the_first_and_tells_the_real_port(server: Served) -> None:
@@ -46,7 +63,7 @@ def test_settings_come_from_the_environment_and_the_file_too(tmp_path: Path) -> 
         assert server.ask("GET", "/api/v2/trees/trunk").status == 200
 
 
-def test_passwords_are_never_shown(tmp_path: Path) -> None:
+def test_passwords_are_never_shown(tmp_path: Path, refused: Refuse) -> None:
     extra = install(tmp_path / "installed")
     with Served(tmp_path, "--access-log", "text", store=far_url(tmp_path), extra=extra) as server:
         assert server.store == f"far://somebody:***@machine{tmp_path}/far.db"
@@ -57,22 +74,25 @@ def test_passwords_are_never_shown(tmp_path: Path) -> None:
         assert b"secret" not in failed.body
         (tmp_path / "down").unlink()
     for url in ("nowhere://me:secret@host/db", "sqlite:x?password=secret", "me:secret@host"):
-        assert "secret" not in refused(tmp_path, "serve", "--store", url)
+        assert "secret" not in refused("--store", url)
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        told = refused(tmp_path, "serve", "--port", str(port), "--store", "rocksdb:./data")
-    assert f"Port {port} of 127.0.0.1 is in use" in told
-    assert "--port" in told
+        ended = run("serve", "--port", str(port), "--store", "rocksdb:./data", directory=tmp_path)
+    advice = "stop what uses it, or give another by --port (0 takes a free one)"
+    assert ended.stderr == f"morag: Port {port} of 127.0.0.1 is in use; {advice}\n"
+    assert (ended.returncode, ended.stdout) == (1, "")
     assert not (tmp_path / "data").exists(), "nothing was started"
 
 
 def test_a_store_in_use(tmp_path: Path) -> None:
-    with morag.open(f"rocksdb:{tmp_path / 'data'}"):
-        told = refused(tmp_path, "serve", "--port", "0", "--store", "rocksdb:./data")
-    assert "in use by another process" in told
+    with Served(tmp_path, store="rocksdb:./data"):
+        ended = run("serve", "--port", "0", "--store", "rocksdb:./data", directory=tmp_path)
+    assert ended.returncode == 1
+    assert "in use by another process" in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -87,39 +107,58 @@ def test_a_store_in_use(tmp_path: Path) -> None:
         (("--workers", "2", "--store", "memory:"), "cannot share 'memory:'"),
     ],
 )
-def test_what_cannot_be_served(tmp_path: Path, arguments: tuple[str, ...], advice: str) -> None:
-    assert advice in refused(tmp_path, "serve", "--port", "0", *arguments)
+def test_what_cannot_be_served(
+    tmp_path: Path, refused: Refuse, arguments: tuple[str, ...], advice: str
+) -> None:
+    assert advice in refused(*arguments)
     assert list(tmp_path.iterdir()) == [], "nothing was started"
 
 
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (("serve", "--port", "http"), "--port must be a whole number, not 'http'"),
-        (("serve", "--port", "70000"), "must be at most 65535, not 70000 (set by --port)"),
-        (("serve", "--access-log", "xml"), "must be off, text or json"),
-        (("serve", "--config", "missing.toml"), "There is no file 'missing.toml'"),
+        (("--port", "http"), "--port must be a whole number, not 'http'"),
+        (("--port", "70000"), "must be at most 65535, not 70000 (set by --port)"),
+        (("--access-log", "xml"), "must be off, text or json"),
+        (("--config", "missing.toml"), "There is no file 'missing.toml'"),
     ],
 )
 def test_settings_that_cannot_be_right(
-    tmp_path: Path, arguments: tuple[str, ...], advice: str
+    refused: Refuse, arguments: tuple[str, ...], advice: str
 ) -> None:
-    assert advice in refused(tmp_path, *arguments, code=2)
+    assert advice in refused(*arguments, code=2)
 
 
-@pytest.mark.parametrize("arguments", [(), ("nonsense",), ("serve", "--nonsense"), ("--nonsense",)])
-def test_commands_that_do_not_exist(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    ended = run(*arguments, directory=tmp_path)
+@pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--nonsense"], ["--nonsense"]])
+def test_commands_that_do_not_exist(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: morag")
+
+
+def test_no_command_at_all(tmp_path: Path) -> None:
+    ended = run(directory=tmp_path)
     assert ended.returncode == 2
-    assert "usage: morag" in ended.stderr
+    assert ended.stderr.startswith("usage: morag")
 
 
-def test_the_version_and_the_help(tmp_path: Path) -> None:
-    assert run("--version", directory=tmp_path).stdout == "morag 0.1.0\n"
-    assert "serve" in run("--help", directory=tmp_path).stdout
-    explained = run("serve", "--help", directory=tmp_path).stdout
-    assert "--cache-bytes" in explained
-    assert "0.0.0.0 is every address" in explained
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("--version", f"morag {version('morag')}\n"),
+        ("--help", "serve     Serve the catalog over HTTP"),
+        ("serve --help", "--cache-bytes BYTES"),
+        ("serve --help", "0.0.0.0 is every address of"),
+    ],
+)
+def test_help(argument: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argument.split())
+    assert ended.value.code == 0
+    assert told in capsys.readouterr().out
 
 
 def test_localhost_is_all_addresses_of_that_name(tmp_path: Path) -> None:
@@ -132,6 +171,8 @@ def test_localhost_is_all_addresses_of_that_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_peace(tmp_path: Path, number: signal.Signals) -> None:
     with Served(tmp_path, store="rocksdb:./data") as server, server.connect() as idle:
+        idle.sendall(GET_MAIN)
+        assert read_answer(idle)[0] == 200
         server.process.send_signal(number)
         assert server.process.wait(30) == 0
         assert idle.recv(1) == b""

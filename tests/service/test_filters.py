@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from morag.model.keys import ContentKey
@@ -337,6 +339,13 @@ def test_a_filter_stays_compiled_for_the_next_page() -> None:
     ):
         assert compiled("1 + 1 == 2") is compiled("1 + 1 == 2")
         assert compiled.cache_info().maxsize is not None
+
+
+def test_a_filter_may_be_shared_by_threads() -> None:
+    keep = filters.entry_filter("entry.keyElements.exists(e, e == entry.name) && entry.name == '7'")
+    items = [entry("ns", str(n % 10)) for n in range(2000)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(keep, items)) == [n % 10 == 7 for n in range(2000)]
 
 
 def test_only_what_is_mentioned_is_asked_for() -> None:

@@ -94,6 +94,7 @@ class TestBeforeTheyRun:
             "size(entry) == 1",
             "size() == 1",
             "entry.name < 1",
+            "entry.name < null",
             "1 < 2.0",
             "1 + 'a' == 'a'",
             "entry.keyElements + [1] == []",

@@ -54,8 +54,8 @@ class Api:
             router.add(endpoint.method, endpoint.path, endpoint.handler)
         for path, handler in pages.HANDLERS.items():
             router.add("GET", path, handler)
-        self._find: Callable[[str], Match[Handler] | None]
-        self._find = lru_cache(_PATHS_REMEMBERED)(router.find)
+        self._find = router.find
+        self._remembered = lru_cache(_PATHS_REMEMBERED)(router.find)
 
     def answer(self, request: Request) -> Answer:
         return self._rendered(request, lambda: self._handled(request))
@@ -73,7 +73,9 @@ class Api:
         return Response(body.status, errors.encoded(body), errors.headers_for(error))
 
     def _handled(self, request: Request) -> Answer:
-        match = self._find(request.path)
+        # Paths with a hash hardly come again: they would drive out those that do.
+        fleeting = "@" in request.path or "%40" in request.path
+        match = self._find(request.path) if fleeting else self._remembered(request.path)
         if match is None:
             return _NOT_FOUND
         method = "GET" if request.method == "HEAD" else request.method

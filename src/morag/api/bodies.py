@@ -1,7 +1,8 @@
 """What clients send, and how forgiving we are about it.
 
 Unknown fields are ignored, but not in commit metadata: a misspelt field there would be lost
-silently. Numbers may come as text or with a fraction, because the original takes them so.
+silently. Numbers may come as text, texts as numbers, and whatever follows the JSON is not read:
+the original takes all that (`model/forgiving.py`). Bodies that are as they should be cost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from morag.errors import BadRequest
-from morag.model.content import Content, Namespace
+from morag.model.content import Content
+from morag.model.forgiving import converted
 from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.meta import CommitMeta
@@ -21,13 +23,7 @@ from morag.model.operations import Delete, Operation, Put, Unchanged
 
 T = TypeVar("T")
 
-_WHOLE_NUMBERS: Final = frozenset(
-    {"snapshotId", "schemaId", "specId", "sortOrderId", "versionId", "expectedFileCountPerContent"}
-)
 _FIRST_VALUE: Final = JSONDecoder()  # Takes a value, and does not look at what follows it.
-_LISTS: Final = frozenset(
-    {"metadataLocationHistory", "checkpointLocationHistory", "elements", "properties"}
-)
 
 
 class Body(Generic[T]):
@@ -55,7 +51,7 @@ class Body(Generic[T]):
     def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
         try:
             plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
-            found: T | None = msgspec.convert(_mended(plain), self._type, strict=False)
+            found: T | None = converted(plain, self._type)
         except (ValueError, RecursionError):
             raise BadRequest(f"The request body cannot be read: {problem}") from None
         return found
@@ -217,7 +213,7 @@ TRANSPLANT: Final = Body[TransplantBody](TransplantBody)
 TRANSPLANT_V1: Final = Body[TransplantBodyV1](TransplantBodyV1)
 KEYS: Final = Body[KeysBody](KeysBody)
 CONFIG: Final = Body[ConfigBody](ConfigBody)
-NAMESPACE: Final = Body[Namespace](Namespace)
+CONTENT: Final[Body[Content]] = Body(Content)
 NAMESPACE_UPDATE: Final = Body[NamespaceUpdateBody](NamespaceUpdateBody)
 
 
@@ -225,18 +221,3 @@ def _one_or_all(one: str | None, all: tuple[str, ...] | None) -> tuple[str, ...]
     if all or one is None:
         return all or ()
     return (one,)
-
-
-def _mended(value: Any) -> Any:
-    """Cut the fraction off numbers that have to be whole, and leave out lists that are null."""
-    if isinstance(value, dict):
-        return {
-            name: int(item)
-            if isinstance(item, float) and name in _WHOLE_NUMBERS and abs(item) < 2**63
-            else _mended(item)
-            for name, item in value.items()
-            if item is not None or name not in _LISTS
-        }
-    if isinstance(value, list):
-        return [_mended(item) for item in value]
-    return value

@@ -68,7 +68,7 @@ class Call:
         """The ref spec in the path. `-` stands for the default branch."""
         asked = checked(where, asked_in_path, self.parameters[parameter])
         if asked.name == "-":
-            return Asked(None, asked.hash, asked.relatives)
+            return Asked(self.service.repository.default_branch, asked.hash, asked.relatives)
         return asked
 
     def target(self, where: str, parameter: str = "ref") -> Asked:

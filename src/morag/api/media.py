@@ -23,7 +23,7 @@ def accepts_json(request: Request) -> bool:
 def check_media_type(request: Request) -> None:
     """Refuse a body that says of itself that it is no JSON."""
     type = request.header(b"content-type")
-    if type is None or type == "application/json":
+    if type is None or type in _JSON:
         return
     main, slash, sub = _bare(type).partition("/")
     if not (main and slash and sub):

@@ -74,7 +74,6 @@ _TAGGED: Final = (
     answers.SingleContent,
     answers.Contents,
     answers.Committed,
-    answers.ReferenceView,
     v1_answers.ReferenceV1,
 )
 """Answers about a reference, which carry its hash as their entity tag."""

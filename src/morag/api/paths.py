@@ -52,10 +52,13 @@ def key_in_path(text: str) -> ContentKey:
 
 def key_of_text(text: str) -> ContentKey:
     """Read `a.b`, or the escaped form that starts with a dot. Dots at the end do not count."""
-    elements = _escaped(text[1:]) if text.startswith(".") else text.split(".")
+    if text.startswith("."):
+        elements = _escaped(text[1:])
+    else:
+        elements = [_ESCAPED_DOTS.sub(".", element) for element in text.split(".")]
     while elements and not elements[-1]:
         elements.pop()
-    return ContentKey(tuple(_ESCAPED_DOTS.sub(".", element) for element in elements))
+    return ContentKey(tuple(elements))
 
 
 def _escaped(text: str) -> list[str]:

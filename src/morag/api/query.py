@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.api.paths import NoSuchPath, UrlInvalid, decoded, key_in_path
+from morag.model.keys import ContentKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from morag.model.keys import ContentKey
 
 _INT32: Final = 1 << 31
 
@@ -71,4 +70,7 @@ class Query:
         return None if text is None else key_in_path(text)
 
     def keys(self, name: str) -> tuple[ContentKey, ...]:
-        return tuple(key_in_path(text) for text in self.texts(name))
+        """Keys to look for. An empty one is no mistake here: it is never found."""
+        return tuple(
+            key_in_path(text) if text.strip(".") else ContentKey(()) for text in self.texts(name)
+        )

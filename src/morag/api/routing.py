@@ -14,7 +14,7 @@ from msgspec import Struct
 from morag.api.paths import check_path, decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 H = TypeVar("H")
 
@@ -33,6 +33,7 @@ class Match(Struct, Generic[H], frozen=True):
 class _Node(Generic[H]):
     def __init__(self) -> None:
         self.template = ""
+        self.ends_with_its_name = False  # A slash at the end leads elsewhere, which is nowhere.
         self.words: dict[str, _Node[H]] = {}
         self.parameters: dict[str, _Node[H]] = {}
         self.handlers: dict[str, H] = {}
@@ -52,37 +53,58 @@ class Router(Generic[H]):
                 node = node.words.setdefault(element, _Node())
         assert method not in node.handlers, f"{method} {template} has two handlers"
         node.template = template
+        node.ends_with_its_name = any(f"{{{name}}}" in template for name in REFERENCE)
         node.handlers[method] = handler
 
     def find(self, path: str) -> Match[H] | None:
         """Raises UrlInvalid for a path that is no path."""
         check_path(path)
         elements = _elements(path)
-        return next(_matches(self._root, elements, 0, ()), None)
+        found = _match(self._root, elements, 0)
+        if found is None:
+            return None
+        node, parameters = found
+        if path.endswith(("/", "/.", "/..")) and node.ends_with_its_name:
+            return None
+        return Match(node.template, node.handlers, parameters)
 
 
 def _elements(path: str) -> list[str]:
     """Empty ones do not count, and what follows a semicolon is not part of an element."""
-    return [element.partition(";")[0] for element in path.split("/") if element]
+    parts = path.split("/")
+    if ";" in path:
+        parts = [part.partition(";")[0] for part in parts]
+    elements: list[str] = []
+    for part in parts:
+        if part == "..":
+            del elements[-1:]
+        elif part and part != ".":
+            elements.append(part if "%" not in part else decoded(part))
+    return elements
 
 
-def _matches(
-    node: _Node[H], elements: Sequence[str], at: int, found: tuple[tuple[str, str], ...]
-) -> Iterator[Match[H]]:
+def _match(
+    node: _Node[H], elements: Sequence[str], at: int
+) -> tuple[_Node[H], dict[str, str]] | None:
     if at == len(elements):
-        if node.handlers:
-            yield Match(node.template, node.handlers, dict(found))
-        return
-    element = decoded(elements[at])
+        return (node, {}) if node.handlers else None
+    element = elements[at]
     if element in node.words:
-        yield from _matches(node.words[element], elements, at + 1, found)
+        found = _match(node.words[element], elements, at + 1)
+        if found is not None:
+            return found
     for name, child in node.parameters.items():
-        yield from _matches(child, elements, at + 1, (*found, (name, element)))
+        found = _match(child, elements, at + 1)
+        if found is not None:
+            found[1][name] = element
+            return found
     # Not before all that fits one element was tried: `a/diff/b@` is a diff, and no reference.
     for name in node.parameters.keys() & REFERENCE:
         for end in range(at + 1, len(elements)):
-            if "@" in decoded(elements[end]):
-                spanned = "/".join(decoded(part) for part in elements[at : end + 1])
-                child = node.parameters[name]
-                yield from _matches(child, elements, end + 1, (*found, (name, spanned)))
+            if "@" in elements[end]:
+                found = _match(node.parameters[name], elements, end + 1)
+                if found is not None:
+                    found[1][name] = "/".join(elements[at : end + 1])
+                    return found
                 break
+    return None

@@ -60,11 +60,6 @@ class KeyRange:
         """The part of the range that follows `key`."""
         return KeyRange(max(self.lower, key + b"\0"), self.upper)
 
-    @property
-    def is_reversed(self) -> bool:
-        """Whether it ends before it begins."""
-        return self.upper is not None and self.upper <= self.lower
-
     def within(self, other: KeyRange) -> KeyRange:
         uppers = [u for u in (self.upper, other.upper) if u is not None]
         return KeyRange(max(self.lower, other.lower), min(uppers) if uppers else None)

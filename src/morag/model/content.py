@@ -77,7 +77,7 @@ class Namespace(
     Properties keep the order they were given in: the order is part of the stored bytes.
     """
 
-    id: str | None = None
+    id: str | None = field(default_factory=lambda: None)  # Sent also when there is none.
     elements: tuple[str, ...] = field(default_factory=lambda: ())  # Sent also when empty.
     properties: dict[str, str] = {}
 

@@ -46,6 +46,14 @@ class ContentKey(Struct, frozen=True, gc=False):
         return ".".join(self.elements)
 
     @property
+    def escaped(self) -> str:
+        """The form that cannot be mistaken: like `str`, but escaped when an element has a dot."""
+        if not any("." in element for element in self.elements):
+            return str(self)
+        escaped = (e.replace("*", "**").replace(".", "*.") for e in self.elements)
+        return "." + ".".join(escaped)
+
+    @property
     def path(self) -> str:
         """The form of old URLs: dots between elements, and U+001D for those inside of one."""
         return ".".join(element.replace(".", "\x1d") for element in self.elements)

@@ -61,7 +61,7 @@ class MergedKey(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class MergeResult(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`resultant_target_hash` is null after conflicts, and for a dry run that would change anything."""
+    """`resultant_target_hash` is null after conflicts, and for a dry run that would apply."""
 
     was_applied: bool
     was_successful: bool

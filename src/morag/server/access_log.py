@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +31,8 @@ def access_log(form: Literal["off", "text", "json"], write: Callable[[str], obje
             bytes=size,
             millis=round(millis, 3),
         )
-        write(_json(line) if form == "json" else _text(line))
+        with suppress(OSError, ValueError):  # Nobody is served worse because nobody reads.
+            write(_json(line) if form == "json" else _text(line))
 
     return log
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from morag.api.http import Request
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_LEVEL: Final = 1  # Half as large again as level 6, in a quarter of the time.
+_LEVEL: Final = 1  # JSON gets a tenth larger than at level 6, in less than half the time.
+
+_MOST_MEMBERS: Final = 64  # Each one copies the rest; clients send one.
 
 
 def unpacked(body: bytes, encoding: str | None, limit: int) -> bytes:
@@ -45,7 +47,7 @@ def wants_gzip(request: Request) -> bool:
 def _gunzipped(body: bytes, limit: int) -> bytes:
     """All members of the file, one after the other, as the format allows."""
     plain = b""
-    while body:
+    for _ in range(_MOST_MEMBERS):
         inflater = zlib.decompressobj(_GZIP)
         try:
             plain += inflater.decompress(body, limit + 1 - len(plain))
@@ -56,4 +58,6 @@ def _gunzipped(body: bytes, limit: int) -> bytes:
         if not inflater.eof:
             raise BadRequest("The request body is not valid gzip: it ends too early")
         body = inflater.unused_data
-    return plain
+        if not body:
+            return plain
+    raise BadRequest(f"The request body has more than {_MOST_MEMBERS} gzip members")

@@ -189,17 +189,14 @@ class Connection(Reading):
     def _answer(self, request: Request, keep: bool, since: float) -> None:
         try:
             answer = self._edge.answer(request)
-            if isinstance(answer, Response):
-                self._dress(request, answer, keep, since)
-                return
-            self._answering = True
-            self._edge.start(
-                answer, lambda response: self._answered(request, response, keep, since)
-            )
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            self._answering = False
-            self._send(request, _BROKEN, False, since)
+            answer = _BROKEN
+        if isinstance(answer, Response):
+            self._dress(request, answer, keep, since)
+            return
+        self._answering = True
+        self._edge.start(answer, lambda response: self._answered(request, response, keep, since))
 
     def _answered(self, request: Request, response: Response, keep: bool, since: float) -> None:
         self._answering = False

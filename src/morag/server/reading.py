@@ -83,6 +83,8 @@ class Reading(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
             return
+        except httptools.HttpParserCallbackError:
+            raise  # It is our own fault: the event loop logs it and ends the connection.
         except httptools.HttpParserError as error:
             self.refuse(plain(400, f"This is not HTTP: {error}"))
             return

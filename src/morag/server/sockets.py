@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import resource
 import socket
 import ssl
 from typing import Final
@@ -62,6 +61,10 @@ def check_tls(certificate: str, key: str) -> None:
 
 def allow_files(connections: int) -> None:
     """Each connection is an open file, and the usual limit is meant for other programs."""
+    try:
+        import resource
+    except ImportError:  # Windows knows no such limit.
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _BEYOND_CONNECTIONS
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from morag.errors import BadRequest
@@ -9,7 +10,7 @@ from morag.model.operations import Delete, Put
 from morag.model.refspecs import RefSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from morag.model.merging import MergeOptions
     from morag.model.meta import CommitMeta
@@ -31,14 +32,18 @@ class Changes:
     ) -> CommitRequest:
         """A commit that only has to join the lane of its branch."""
         place = self._target(target, "commit")
-        self._check_types(place, operations)
-        return self._repository.commit_request(place.name, operations, meta, expected=place.hash)
+        with self._target_first(place):
+            self._check_types(place, operations)
+            return self._repository.commit_request(
+                place.name, operations, meta, expected=place.hash
+            )
 
     def merge_request(self, source: Asked, target: Asked, options: MergeOptions) -> MergeRequest:
         found = self._places.write(source, what="Source hash")
         place = self._target(target, "merge")
         named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
-        return self._repository.merge_request(named, place.name, options, expected=place.hash)
+        with self._target_first(place):
+            return self._repository.merge_request(named, place.name, options, expected=place.hash)
 
     def transplant_request(
         self, source: str, hashes: Sequence[Asked], target: Asked, options: MergeOptions
@@ -47,9 +52,19 @@ class Changes:
         self._places.write(hashes[-1], what="Hash to transplant")
         place = self._target(target, "transplant")
         found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
-        return self._repository.transplant_request(
-            found, place.name, options, source=source, expected=place.hash
-        )
+        with self._target_first(place):
+            return self._repository.transplant_request(
+                found, place.name, options, source=source, expected=place.hash
+            )
+
+    @contextmanager
+    def _target_first(self, place: Place) -> Iterator[None]:
+        """That the expected commit is not on the branch is told before all other mistakes."""
+        try:
+            yield
+        except BadRequest:
+            self._repository.check_on(place.name, place.hash)
+            raise
 
     def _check_types(self, place: Place, operations: Sequence[Operation]) -> None:
         """Refuse to replace content by content of another type in one go.

@@ -9,6 +9,7 @@ import msgspec
 
 from morag.errors import BadRequest
 from morag.model.configs import CONFIG_TYPES
+from morag.model.forgiving import converted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def config_of(document: object) -> RepositoryConfig:
             "side."
         )
     try:
-        return msgspec.convert(document, kind, strict=False)  # Numbers may come as texts.
+        return converted(document, kind)
     except msgspec.ValidationError as error:
         raise BadRequest(f"Repository config {name}: {error}") from None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from morag.errors import BadRequest
 from morag.model.keys import ContentKey
 from morag.model.listed import Entry
 from morag.service.places import Asked, reference_of
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     from morag.service.places import Places
     from morag.versions.listing import Page
     from morag.versions.repository import Repository
+    from morag.versions.resolve import Resolved
 
 MOST_LOG_ENTRIES: Final = 250
 """A page of history is never longer, whatever the client asks for."""
+
+
+_NOWHERE: Final = ContentKey(("\uffff",) * 20)
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -34,6 +39,23 @@ class Wanted(Struct, frozen=True, kw_only=True):
     limit: int | None = None
     token: str | None = None
 
+    @property
+    def bounds(self) -> tuple[ContentKey | None, ContentKey | None]:
+        """The first and the last key that can be meant. A prefix is told apart elsewhere."""
+        low, high, keys = self.min_key, self.max_key, self.known_keys
+        if self.prefix is not None or not keys:
+            return low, high
+        lows = [min(keys)] if low is None else [min(keys), low]
+        highs = [max(keys)] if high is None else [max(keys), high]
+        return max(lows), min(highs)
+
+    @property
+    def known_keys(self) -> tuple[ContentKey, ...]:
+        """Without the empty key, which nothing has; if it is the only one, it stands for a key that
+        cannot be there."""
+        found = tuple(key for key in self.keys if key.elements)
+        return found if found or not self.keys else (_NOWHERE,)
+
 
 class Listings:
     def __init__(self, repository: Repository, places: Places) -> None:
@@ -44,18 +66,19 @@ class Listings:
         self, asked: Asked, wanted: Wanted, *, with_content: bool = False, depth: int = 0
     ) -> tuple[Reference, Page[Entry]]:
         """What is on a commit. A `depth` cuts longer keys down to the namespaces they are in."""
+        place = self._places.read(asked, "Expected hash")
+        self._check_order(wanted, place)
         keep = None
         if wanted.filter:
             from morag.service.filters import entry_filter
 
             keep = entry_filter(wanted.filter)
-        place = self._places.read(asked, "Expected hash")
         listing = self._repository.contents.entries(
             place,
             min_key=wanted.min_key,
             max_key=wanted.max_key,
             prefix=wanted.prefix,
-            keys=wanted.keys,
+            keys=wanted.known_keys,
             with_content=with_content,
             token=wanted.token,
         )
@@ -79,11 +102,6 @@ class Listings:
         token: Asked | None = None,
     ) -> Page[LogEntry]:
         """The history from a commit, or from where the last page ended, down to `until`."""
-        keep = None
-        if filter:
-            from morag.service.filters import log_filter
-
-            keep = log_filter(filter)
         start, what = asked, "Youngest hash"
         if token is not None:
             start, what = token, "Token pagination hash"
@@ -93,33 +111,49 @@ class Listings:
             # A hash alone need not exist: then it is never met.
             known = until.hash is not None and not until.relatives
             last = until.hash if known else self._places.read(until, "Oldest hash").hash
-        listing = self._repository.history.log(place, until=last, with_operations=with_operations)
-        if keep is not None:
-            listing = listing.where(keep)
+        listing = self._repository.history.log(place, with_operations=with_operations)
+        if filter:
+            from morag.service.filters import log_filter
+
+            listing = listing.where(log_filter(filter))
+        if last is not None:
+            # Only a commit that passes the filter can be the last one.
+            listing = listing.through(lambda entry: entry.meta.hash == last)
         return listing.page(min(limit or MOST_LOG_ENTRIES, MOST_LOG_ENTRIES))
 
     def diff(
         self, before: Asked, after: Asked, wanted: Wanted
     ) -> tuple[Reference, Reference, Page[Diff]]:
+        one = self._places.read(before, '"From" hash')
+        other = self._places.read(after, '"To" hash')
+        self._check_order(wanted, one, other)
         keep = None
         if wanted.filter:
             from morag.service.filters import diff_filter
 
             keep = diff_filter(wanted.filter)
-        one = self._places.read(before, '"From" hash')
-        other = self._places.read(after, '"To" hash')
         listing = self._repository.contents.diff(
             one,
             other,
             min_key=wanted.min_key,
             max_key=wanted.max_key,
             prefix=wanted.prefix,
-            keys=wanted.keys,
+            keys=wanted.known_keys,
             token=wanted.token,
         )
         if keep is not None:
             listing = listing.where(keep)
         return reference_of(one), reference_of(other), listing.page(wanted.limit)
+
+    def _check_order(self, wanted: Wanted, *places: Resolved) -> None:
+        """Refuse bounds that are the wrong way round, if there is anything between them."""
+        low, high = wanted.bounds
+        if low is None or high is None or not high < low:
+            return
+        for place in places:
+            between = self._repository.contents.keys(place, min_key=high, max_key=low)
+            if any(key not in (low, high) for key in between):
+                raise BadRequest("'to' must be greater than 'from'")
 
 
 def _cut(entry: Entry, depth: int) -> Entry:

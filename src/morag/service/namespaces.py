@@ -55,7 +55,7 @@ class Namespaces:
             )
         if existing is not None or self._implied(head, key) is not None:
             raise NamespaceAlreadyExists(f"Namespace '{key.path}' already exists")
-        return self._change(branch, f"create namespace '{key}'", Put(key, namespace))
+        return self._change(branch, f"create namespace '{key.escaped}'", Put(key, namespace))
 
     def created(self, result: CommitResult, namespace: Namespace) -> Namespace:
         """The namespace as the commit that made it has it."""
@@ -89,7 +89,9 @@ class Namespaces:
         kept = {name: value for name, value in namespace.properties.items() if name not in removals}
         changed = msgspec.structs.replace(namespace, properties={**kept, **updates})
         key = ContentKey(changed.elements)
-        return self._change(branch, f"update properties for namespace '{key}'", Put(key, changed))
+        return self._change(
+            branch, f"update properties for namespace '{key.escaped}'", Put(key, changed)
+        )
 
     def delete_request(self, branch: str, key: ContentKey) -> NamespaceChange:
         head = self._head(branch)
@@ -98,7 +100,7 @@ class Namespaces:
             if entry.type != "NAMESPACE":
                 raise NamespaceNotEmpty(f"Namespace '{key.path}' is not empty")
         key = ContentKey(namespace.elements)
-        return self._change(branch, f"delete namespace '{key}'", Delete(key))
+        return self._change(branch, f"delete namespace '{key.escaped}'", Delete(key))
 
     def _head(self, branch: str) -> Resolved:
         return self._places.read(Asked(branch))

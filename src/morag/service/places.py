@@ -78,8 +78,12 @@ class Places:
         """The commit to read. That it is on the reference beside it is not checked."""
         name = self._name(asked)
         if name == DETACHED:
+            _check_even(asked.hash)
             _check_unambiguous(asked, what)
             return self._repository.resolve(RefSpec(None, asked.hash, asked.relatives))
+        if asked.hash is not None and len(asked.hash) % 2:
+            self._repository.references.get(name)
+            _check_even(asked.hash)
         return self._repository.resolve(RefSpec(name, asked.hash, asked.relatives))
 
     def write(
@@ -96,6 +100,7 @@ class Places:
         """
         name = self._name(asked)
         kind = DETACHED if name == DETACHED else self._repository.references.get(name).type
+        _check_even(asked.hash)
         if kind not in allowed:
             raise BadRequest(f"{who} must be {_NAMES[allowed]}.")
         _check_unambiguous(asked, what)
@@ -130,6 +135,12 @@ def _check_unambiguous(asked: Asked, what: str) -> None:
         raise BadRequest(f"{what} must be provided.")
     if asked.hash is None:
         raise BadRequest(f"{what} must contain a starting commit ID.")
+
+
+def _check_even(hash: str | None) -> None:
+    """Half a byte is no part of a hash. Told after the reference was found, as ever."""
+    if hash is not None and len(hash) % 2:
+        raise BadRequest(f"hash length needs to be a multiple of two, was {len(hash)}")
 
 
 def _check_times(text: str, rule: str) -> None:

@@ -195,6 +195,4 @@ def _range(
     range = contents_range(min_key, max_key, prefix, keys)
     if token:
         range = range.within(KeyRange(token_key(token)))
-    if prefix is None and range.is_reversed:
-        raise BadRequest("'to' must be greater than 'from'")
     return range

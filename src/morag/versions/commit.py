@@ -105,7 +105,9 @@ class CommitRequest:
         try:
             built = build_commit(self._persist, head, draft)
         except CommitConflicts as found:
-            raise reference_conflict(found.conflicts) from None
+            order = {key: at for at, (key, _) in enumerate(self._operations)}
+            told = sorted(found.conflicts, key=lambda conflict: order[conflict.key])
+            raise reference_conflict(told) from None
         uniques = [Unique("content-id", id) for id in steps.made.values()]
         objects: list[Obj] = [*uniques, *steps.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in steps.made.items()}

@@ -47,6 +47,10 @@ class Listing(Generic[T]):
         """The items that are wanted. The others do not count for pages."""
         return Listing(lambda: filter(wanted, self._items()), self._token_of)
 
+    def through(self, is_last: Callable[[T], bool]) -> Listing[T]:
+        """The items up to the first that is the last one, and that one."""
+        return Listing(lambda: _through(self._items(), is_last), self._token_of)
+
     def page(self, limit: int | None) -> Page[T]:
         """The first items, up to the limit; None sets none."""
         if limit is None:
@@ -56,6 +60,13 @@ class Listing(Generic[T]):
         items = tuple(islice(self._items(), min(limit, _LARGEST_PAGE) + 1))
         token = self._token_of(items[limit]) if len(items) > limit else None
         return Page(items[:limit], token)
+
+
+def _through(items: Iterator[T], is_last: Callable[[T], bool]) -> Iterator[T]:
+    for item in items:
+        yield item
+        if is_last(item):
+            return
 
 
 def key_token(key: bytes) -> str:

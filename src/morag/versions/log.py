@@ -20,7 +20,7 @@ from morag.versions.metas import meta_of
 from morag.versions.resolve import object_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from morag.backend.base import ObjId
     from morag.logic.consistency import CommitStatus
@@ -52,20 +52,20 @@ class History:
 
         def entries() -> Iterator[LogEntry]:
             commits = history.log(self._persist, start)
-            wanted = _down_to(commits, last, lambda commit: commit.id.hex())
-            return (self._entry(commit, with_operations) for commit in wanted)
+            return (self._entry(commit, with_operations) for commit in commits)
 
-        return Listing(entries, lambda entry: entry.meta.hash or "")
+        listing = Listing(entries, lambda entry: entry.meta.hash or "")
+        return listing if last is None else listing.through(lambda e: e.meta.hash == last)
 
     def hashes(self, at: At, *, until: str | None = None, token: str | None = None) -> Listing[str]:
         """Only the hashes, at a twentieth of the reads."""
         start, last = self._start(at, token), _hash(until)
 
         def hashes() -> Iterator[str]:
-            ids = (id.hex() for id in history.log_ids(self._persist, start))
-            return _down_to(ids, last, str)
+            return (id.hex() for id in history.log_ids(self._persist, start))
 
-        return Listing(hashes, str)
+        listing = Listing(hashes, str)
+        return listing if last is None else listing.through(lambda found: found == last)
 
     def merge_base(self, one: At, other: At) -> str | None:
         """The hash of the best common ancestor over all parents."""
@@ -99,13 +99,6 @@ class History:
             content = content_of_value(next(values)) if exists(op) else None
             if key is not None:
                 yield Delete(key) if content is None else Put(key, content)
-
-
-def _down_to(items: Iterator[_T], last: str | None, hash: Callable[[_T], str]) -> Iterator[_T]:
-    for item in items:
-        yield item
-        if hash(item) == last:
-            return
 
 
 def _hash(text: str | None) -> str | None:

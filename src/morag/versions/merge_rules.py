@@ -283,27 +283,26 @@ def _check_contents(rule: MergeKey) -> None:
 
 
 def _check_rule(rule: MergeKey, squash: bool) -> None:
-    if rule.resolved_content is not None and not squash:
+    resolved, expected = rule.resolved_content, rule.expected_target_content
+    if resolved is not None and rule.merge_behavior is not MergeBehavior.NORMAL:
+        raise BadRequest(
+            "MergeKeyBehavior.resolvedContent must be null for "
+            f"MergeBehavior.{rule.merge_behavior.value} for {rule.key}"
+        )
+    if resolved is not None and not squash:
         # It stands for all that happened to a key, so it cannot be replayed.
         raise BadRequest(
             "MergeKeyBehavior.resolvedContent is only supported for squashing merge/transplant "
             "operations"
         )
-    for content in (rule.expected_target_content, rule.resolved_content):
-        if content is not None and content.id is None:
-            raise BadRequest("Content to store must have a non-null content ID")
-    if rule.resolved_content is None:
-        return
-    if rule.merge_behavior is not MergeBehavior.NORMAL:
-        raise BadRequest(
-            "MergeKeyBehavior.resolvedContent must be null for "
-            f"MergeBehavior.{rule.merge_behavior.value} for {rule.key}"
-        )
-    if rule.expected_target_content is None:
+    if resolved is not None and expected is None:
         raise BadRequest(
             "MergeKeyBehavior.resolvedContent requires setting "
             f"MergeKeyBehavior.expectedTarget as well for key {rule.key}"
         )
+    for content in (expected, resolved):
+        if content is not None and content.id is None:
+            raise BadRequest("Content to store must have a non-null content ID")
 
 
 def _renames(persist: Persist, differences: Iterable[Difference]) -> dict[bytes, bytes]:

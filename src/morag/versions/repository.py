@@ -16,13 +16,14 @@ from morag.model.keys import check_unicode
 from morag.model.merging import MergeBehavior, MergeOptions, MergeResult
 from morag.model.meta import CommitMeta, check_client_meta
 from morag.model.names import check_hash, check_reference_name
+from morag.model.refspecs import RefSpec
 from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.persist import Persist
 from morag.versions.bringing import MergeWish
 from morag.versions.catalog import Catalog
-from morag.versions.commit import CommitRequest, CommitResult
+from morag.versions.commit import CommitRequest, CommitResult, expected_commit
 from morag.versions.configs import Configs
 from morag.versions.lanes import BatchWriter, Lanes
 from morag.versions.log import History
@@ -105,6 +106,13 @@ class Repository:
         )
         result: CommitResult = self._lanes.run(request)
         return result
+
+    def check_on(self, branch: str, hash: str) -> None:
+        """Refuse a commit that is not on the branch."""
+        head = self._resolver.resolve(RefSpec(branch)).commit
+        expected = self._expected(branch, hash)
+        assert expected is not None, "a hash is expected"
+        expected_commit(self._persist, branch, head, expected)
 
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
         """Carry out what a `..._request` method made without waiting for it; see `Lane.start`."""

@@ -20,6 +20,7 @@ MERGED_RENAME: Final = "merged rename"
 EMPTY_MERGE: Final = "merge of nothing"
 BAD_INPUT: Final = "500 to bad input"
 BAD_FILTER: Final = "bad filter of nothing"
+NO_ALLOW: Final = "405 without Allow"
 JAVA_TEXT: Final = "text of a Java library"
 
 REASONS: Final = {
@@ -43,6 +44,7 @@ REASONS: Final = {
         "A filter that cannot say yes or no: the original notices when it asks the filter, so never"
         " if nothing is there. Morag notices before."
     ),
+    NO_ALLOW: "HTTP demands the header Allow in a 405. The original sends none, Morag does.",
     JAVA_TEXT: "An error's text has a Java library's words. Status and code are compared.",
 }
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from tests.original.differential.canonical import Answer, Comparison, says_java
+from tests.original.differential.canonical import Answer, Comparison, lacks_allow, says_java
 from tests.original.differential.known import (
     BAD_FILTER,
     BAD_INPUT,
     JAVA_TEXT,
+    NO_ALLOW,
     Known,
     nothing_filtered,
     refused,
@@ -114,6 +115,8 @@ class Pair:
             self.known.count(BAD_FILTER)
             return []
         where = self._comparison.differences(here, there)
+        if lacks_allow(here, there):
+            self.known.count(NO_ALLOW)
         body = here.json
         if not where and isinstance(body, dict) and "errorCode" in body and says_java(body):
             self.known.count(JAVA_TEXT)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ONE, TWO, THREE, FOUR = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
 ID, OTHER_ID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 
+MANY = "There are multiple conflicts that prevent committing the provided operations:"
+
 
 def answer(body: Json, status: int = 200, kind: str = "application/json") -> Answer:
     return Answer(status, {"content-type": kind}, json.dumps(body).encode())
@@ -52,6 +54,14 @@ def meta(hash: str, commit_time: str, author_time: str | None = None) -> Json:
             {"errorCode": "X", "message": "get.b: too long, really, get.a: not null"},
         ),
         (
+            {"errorCode": "X", "message": "The following keys were not used: [a, b.c]"},
+            {"errorCode": "X", "message": "The following keys were not used: [b.c, a]"},
+        ),
+        (
+            {"errorCode": "X", "message": f"{MANY} namespace 'a' x, namespace 'b' y."},
+            {"errorCode": "X", "message": f"{MANY} namespace 'b' y, namespace 'a' x."},
+        ),
+        (
             {"errorCode": "X", "message": "Cannot deserialize value"},
             {"errorCode": "X", "message": "not a number"},
         ),
@@ -80,6 +90,10 @@ def test_the_same(comparison: Comparison, here: Json, there: Json) -> None:
         ({"time": now(0)}, {"time": "2020-02-03T04:05:06Z"}),
         (meta(ONE, now(0)), meta(TWO, (t := now(0)), t.replace("Z", "1Z"))),
         ({"errorCode": "X", "message": "a"}, {"errorCode": "X", "message": "b"}),
+        (
+            {"errorCode": "X", "message": f"{MANY} key 'a' x, key 'b' y."},
+            {"errorCode": "X", "message": f"{MANY} key 'b' y, key 'a' x."},
+        ),
         ({"errorCode": "X", "message": "java.util"}, {"errorCode": "X", "message": ""}),
         ({"errorCode": "X", "message": "java.util"}, {"errorCode": "Y", "message": "java.util"}),
     ],

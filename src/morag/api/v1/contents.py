@@ -11,6 +11,7 @@ from morag.api.checks import reference_name, required, some
 from morag.api.paths import key_in_path
 from morag.api.v1.declared import HASH_ON_REF, REF, endpoint, on_reference
 from morag.model.content import Content
+from morag.model.keys import check_key
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -49,6 +50,8 @@ def get_multiple_contents(call: Call) -> Answer:
     asked = _asked_in_query(call, where)
     keys = body.requested_keys or ()
     some(f"{where}.request.requestedKeys", keys)
+    for key in keys:
+        check_key(key)
 
     def work() -> Response:
         _, found = call.service.contents.get_all(asked, keys)

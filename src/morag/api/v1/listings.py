@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import v1_answers
-from morag.api.call import ok
+from morag.api.call import checked, ok
 from morag.api.checks import reference_name
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
@@ -19,14 +19,14 @@ from morag.api.v1.declared import (
     on_reference,
 )
 from morag.api.v1_answers import EntryV1, LogEntryV1
+from morag.model.names import check_hash
 from morag.service.listings import Wanted
-from morag.service.places import DETACHED
+from morag.service.places import DETACHED, Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.http import Response
     from morag.api.later import Answer
-    from morag.service.places import Asked
 
 
 @endpoint(
@@ -78,11 +78,11 @@ def get_entries(call: Call) -> Answer:
 def get_log(call: Call) -> Answer:
     query = call.query
     name = reference_name("getCommitLog.ref", call.parameters["name"])
-    asked = beside(name, "getCommitLog.params.endHash", query.text("endHash"))
+    asked = _at_hash(name, "getCommitLog.params.endHash", query.text("endHash"))
     oldest, token = query.text("startHash"), query.text("pageToken")
     until = None
     if oldest is not None:
-        until = beside(name, "getCommitLog.params.startHash", oldest)
+        until = _at_hash(name, "getCommitLog.params.startHash", oldest)
     start = None if token is None else paged(name, token)
     filter, limit, all = query.text("filter"), query.limit("maxRecords"), query.fetches_all()
 
@@ -114,6 +114,11 @@ def get_diff(call: Call) -> Answer:
         return ok(v1_answers.DiffsV1(page.items))
 
     return call.in_thread(work)
+
+
+def _at_hash(name: str, where: str, hash: str | None) -> Asked:
+    """A commit by its hash: steps from there are not understood here."""
+    return Asked(name, None if hash is None else checked(where, check_hash, hash))
 
 
 def _diffed(which: str, text: str) -> Asked:

@@ -8,10 +8,10 @@ from morag.api import bodies, v1_answers
 from morag.api.call import NO_CONTENT, ok
 from morag.api.checks import required
 from morag.api.endpoints import Parameter
-from morag.api.paths import key_in_path
+from morag.api.paths import NoSuchPath, key_in_path
 from morag.api.v1.declared import HASH_ON_REF, endpoint
 from morag.errors import BadRequest
-from morag.model.content import Namespace
+from morag.model.content import Namespace, type_name
 from morag.model.names import HASH_RULE, check_hash
 from morag.service.places import asked_beside
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 )
 def create_namespace(call: Call) -> Answer:
     where = "createNamespace"
-    body = required(f"{where}.namespace", bodies.NAMESPACE.read(call.request.body))
+    content = bodies.CONTENT.read(call.request.body)
+    body = bodies.CONTENT.required(f"{where}.namespace", content)
+    if not isinstance(body, Namespace):
+        raise BadRequest(f"{where}.namespace: must be a NAMESPACE, not {type_name(body)}")
     branch, _ = _namespace(call)
     namespaces = call.service.namespaces
 
@@ -104,7 +107,7 @@ def update_namespace(call: Call) -> Answer:
 def list_namespaces(call: Call) -> Answer:
     name = call.parameters["name"]
     below = call.query.text("name")
-    prefix = key_in_path(below) if below else None
+    prefix = _namespace_key(below) if below else None
     asked = asked_beside(name, _plain_hash(call))
     namespaces = call.service.namespaces
     return call.in_thread(lambda: ok(v1_answers.NamespacesV1(namespaces.list(asked, prefix))))
@@ -122,4 +125,11 @@ def _plain_hash(call: Call) -> str | None:
 
 
 def _namespace(call: Call) -> tuple[str, ContentKey]:
-    return call.parameters["name"], key_in_path(call.parameters["key"])
+    return call.parameters["name"], _namespace_key(call.parameters["key"])
+
+
+def _namespace_key(text: str) -> ContentKey:
+    key = key_in_path(text)
+    if "." in key.elements:
+        raise NoSuchPath(text)
+    return key

@@ -45,7 +45,8 @@ def get_repository_config(call: Call) -> Answer:
 )
 def update_repository_config(call: Call) -> Answer:
     body = bodies.CONFIG.read(call.request.body)
-    if body is None:
+    if body is None and call.request.header(b"content-type") is None:
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
+    body = bodies.CONFIG.required("updateRepositoryConfig.repositoryConfigUpdate", body)
     config = config_of(body.config)
     return call.in_thread(lambda: ok(ConfigUpdated(call.service.configs.update(config))))

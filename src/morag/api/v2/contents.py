@@ -9,8 +9,9 @@ from morag.api.answers import KeyedContent, ReferenceView
 from morag.api.call import ok_at
 from morag.api.checks import required, some
 from morag.api.endpoints import Parameter
-from morag.api.paths import NoSuchPath, key_in_path, key_of_text
+from morag.api.paths import key_in_path, key_of_text
 from morag.api.v2.declared import FOR_WRITE, WITH_DOC, endpoint
+from morag.model.keys import check_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +48,10 @@ def get_content(call: Call) -> Answer:
     errors=(404,),
 )
 def get_several_contents(call: Call) -> Answer:
-    if call.request.path.endswith("/"):  # A key that is empty, rather than no key.
-        raise NoSuchPath(call.request.path)
     texts = call.query.texts("key")
     some(_REQUESTED_KEYS, texts)
-    return _contents(call, [key_of_text(text) for text in texts if text])
+    keys = [key_of_text(text) for text in texts]
+    return _contents(call, "getSeveralContents", [key for key in keys if key.elements])
 
 
 @endpoint(
@@ -66,11 +66,13 @@ def get_several_contents(call: Call) -> Answer:
 def get_multiple_contents(call: Call) -> Answer:
     body = required("getMultipleContents.request", bodies.KEYS.read(call.request.body))
     some(_REQUESTED_KEYS, body.requested_keys)
-    return _contents(call, body.requested_keys or ())
+    for key in body.requested_keys or ():
+        check_key(key)
+    return _contents(call, "getMultipleContents", body.requested_keys or ())
 
 
-def _contents(call: Call, keys: Sequence[ContentKey]) -> Answer:
-    place = call.place("getMultipleContents.ref")
+def _contents(call: Call, where: str, keys: Sequence[ContentKey]) -> Answer:
+    place = call.place(f"{where}.ref")
 
     def work() -> Response:
         reference, found = call.service.contents.get_all(place, keys)

@@ -44,7 +44,7 @@ _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
-    asked, wanted = call.place("getEntries.refName"), _wanted(call)
+    wanted, asked = _wanted(call), call.place("getEntries.refName")
     with_content = call.query.flag("content")
 
     def work() -> Response:
@@ -71,14 +71,15 @@ def get_entries(call: Call) -> Answer:
     errors=(404,),
 )
 def get_history(call: Call) -> Answer:
-    query, asked = call.query, call.place("getCommitLog.ref")
+    query = call.query
+    filter, limit, all = query.text("filter"), query.limit("max-records"), query.fetches_all()
+    asked = call.place("getCommitLog.ref")
     limit_hash, token = query.text("limit-hash"), query.text("page-token")
     until = None
     if limit_hash is not None:
         where = "getCommitLog.params.startHash"
         until = checked(where, lambda text: asked_beside(asked.name, text), limit_hash)
     start = None if token is None else paged(asked.name, token)
-    filter, limit, all = query.text("filter"), query.limit("max-records"), query.fetches_all()
 
     def work() -> Response:
         page = call.service.listings.log(
@@ -99,9 +100,9 @@ def get_history(call: Call) -> Answer:
     errors=(404,),
 )
 def get_diff(call: Call) -> Answer:
+    wanted = _wanted(call)
     before = call.place("getDiff.params.fromRef", "from")
     after = call.place("getDiff.params.toRef", "to")
-    wanted = _wanted(call)
 
     def work() -> Response:
         one, other, page = call.service.listings.diff(before, after, wanted)

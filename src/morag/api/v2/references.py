@@ -71,8 +71,9 @@ def create_reference(call: Call) -> Answer:
     errors=(404,),
 )
 def get_reference(call: Call) -> Answer:
+    all = call.query.fetches_all()
     name = _name_only(call, "getReferenceByName.params.ref", "by name")
-    if call.query.fetches_all():
+    if all:
         return call.in_thread(lambda: _described(call, name, fetch_all=True))
     return _described(call, name, fetch_all=False)
 
@@ -118,18 +119,23 @@ def delete_reference(call: Call) -> Answer:
     errors=(404,),
 )
 def get_recent_changes(call: Call) -> Answer:
-    name = _name_only(call, "getReferenceHistory.params.ref", "history")
     scan = call.query.number("scan-commits") or 0
+    name = _name_only(call, "getReferenceHistory.params.ref", "history")
     return call.in_thread(
         lambda: ok(answers.RecentChanges.of(call.service.references.history(name, scan)))
     )
 
 
 def _name_only(call: Call, where: str, what: str) -> str:
-    asked = call.place(where)
+    refused = BadRequest(f"Hashes are not allowed when fetching a reference {what}")
+    try:
+        asked = call.place(where)
+    except BadRequest as problem:
+        raise problem if str(problem).startswith(where) else refused from None
     if asked.names_a_commit:
-        raise BadRequest(f"Hashes are not allowed when fetching a reference {what}")
-    return call.service.repository.default_branch if asked.name is None else asked.name
+        raise refused
+    assert asked.name is not None, "a path has a name or says that there is none"
+    return asked.name
 
 
 def _described(call: Call, name: str, *, fetch_all: bool) -> Response:

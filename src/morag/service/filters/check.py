@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _CONSTANTS: Final = {1: NULL, 2: BOOL, 3: INT, 4: UINT, 5: DOUBLE, 6: STRING, 7: BYTES}
 _EQUALITY: Final = frozenset({"_==_", "_!=_"})
-_LOOKING_INSIDE: Final = frozenset({"size", "_[_]"})
+_BLIND: Final = frozenset({"size", "_[_]"})
 """Functions to which it is all the same what the objects in their arguments consist of."""
 
 
 class Checked:
-    """The types of all parts, and the fields of objects that are asked for outside of variables.
+    """The types of all parts, by their ids, and the fields that are needed of each kind of object.
 
-    Both are found by the id of an expression, or by the name of an object.
+    Types tell `lowering` what to rewrite, fields what must be there when an object is handed over.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class _Checker:
                 what = f"{args[0]}.({', '.join(map(str, args[1:]))})"
             raise self._wrong(tree, f"'{tree.function}' cannot be applied to {what}")
         result = results[0] if all(other == results[0] for other in results) else DYN
-        if tree.function not in _LOOKING_INSIDE:
+        if tree.function not in _BLIND:
             self._note_lost(args, result)
         return result
 

@@ -67,22 +67,20 @@ class Usual(Struct, frozen=True):
     def at_least(self, values: Iterable[object]) -> Usual:
         """The same, or larger if one of the values is."""
         text, elements, objects = self.text, self.elements, self.objects
-        for value in values:
-            if isinstance(value, str):
-                text = max(text, len(value))
-                continue
-            inside: Iterable[object] = ()
-            if isinstance(value, dict):
-                elements, inside = max(elements, len(value)), value.values()
-            elif isinstance(value, list):
-                inside = value
-                if value and isinstance(value[0], dict):
-                    objects = max(objects, len(value))
-                else:
+        left = [values]
+        while left:
+            for value in left.pop():
+                if isinstance(value, str):
+                    text = max(text, len(value))
+                elif isinstance(value, dict):
                     elements = max(elements, len(value))
-            if inside:
-                most = Usual(text, elements, objects).at_least(inside)
-                text, elements, objects = most.text, most.elements, most.objects
+                    left.append(value.values())
+                elif isinstance(value, list) and value:
+                    if isinstance(value[0], dict):
+                        objects = max(objects, len(value))
+                    else:
+                        elements = max(elements, len(value))
+                    left.append(value)
         return Usual(text, elements, objects)
 
 
@@ -110,7 +108,7 @@ class Cost:
         """Refuses an expression that would take long, or much memory, for a usual item."""
         self._root = root
         self._checked = checked
-        self.steps, self.grows = self._check(USUAL, MOST_STEPS, MOST_BUILT)
+        self.grows = self._check(USUAL, MOST_STEPS, MOST_BUILT)
 
     def check_for(self, values: Iterable[object]) -> None:
         """Refuse an item that would take too long. Only needed if the cost grows."""
@@ -118,7 +116,7 @@ class Cost:
         if usual != USUAL:
             self._check(usual, MOST_STEPS_AT_ALL, MOST_BUILT_AT_ALL)
 
-    def _check(self, usual: Usual, most_steps: int, most_built: int) -> tuple[float, bool]:
+    def _check(self, usual: Usual, most_steps: int, most_built: int) -> bool:
         estimate = _Estimate(self._checked, usual)
         steps, _ = estimate.measure(self._root, {})
         if steps > most_steps:
@@ -131,7 +129,7 @@ class Cost:
                 "Filter is too expensive: it builds a text or list of about "
                 f"{estimate.built:.0f} characters, but at most {most_built} are allowed"
             )
-        return steps, estimate.grows
+        return estimate.grows
 
 
 def check_text(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 # The library has types but no marker that says so.
 from cel_expr_python import cel  # type: ignore[import-untyped]
@@ -12,9 +12,11 @@ from morag.errors import BadRequest
 from morag.service.filters.check import check
 from morag.service.filters.cost import Cost, check_text
 from morag.service.filters.lowering import Lowering
-from morag.service.filters.syntax import Call, Constant, children, read_tree, tree_bytes
+from morag.service.filters.syntax import Call, Constant, children, read_tree, text, tree_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from morag.service.filters.syntax import Expression, Parsed
     from morag.service.filters.variables import Fields
 
@@ -36,9 +38,9 @@ _PLAIN: Final = (
 class Program:
     """Compiled once, then called with the items of a listing, if need be from several threads."""
 
-    def __init__(self, text: str, variables: Fields) -> None:
-        check_text(text)
-        parsed = _parsed(text)
+    def __init__(self, source: str, variables: Fields) -> None:
+        check_text(source)
+        parsed = _parsed(source)
         checked = check(parsed, variables)
         self._cost = Cost(parsed.root, checked)
         _check_patterns(parsed.root)
@@ -51,18 +53,24 @@ class Program:
         data = {name: get(item) for name, get in self._inputs}
         if self._cost.grows:
             self._cost.check_for(data.values())
-        try:
-            answer = self._run(data=data).value()
-        except _FAILURES as failure:
-            raise BadRequest(f"Filter fails: {_plain(str(failure))}") from None
-        if answer is True or answer is False:
-            return answer is True
-        raise BadRequest(f"Filter fails: {_plain(str(answer))}")
+        answer = _answer(self._run, data)
+        if isinstance(answer, str):
+            raise BadRequest(f"Filter fails: {answer}")
+        return answer
 
 
-def _parsed(text: str) -> Parsed:
+def _answer(run: Callable[..., Any], data: dict[str, object]) -> bool | str:
+    """What came out, or what went wrong."""
     try:
-        tree = _ENVIRONMENT.compile(text, disable_check=True).serialize()
+        answer = run(data=data).value()
+    except _FAILURES as failure:
+        answer = str(failure)
+    return answer if answer is True or answer is False else _plain(str(answer))
+
+
+def _parsed(source: str) -> Parsed:
+    try:
+        tree = _ENVIRONMENT.compile(source, disable_check=True).serialize()
     except _FAILURES as failure:
         message = str(failure)
         trouble = _TROUBLE.search(message)
@@ -78,11 +86,10 @@ def _parsed(text: str) -> Parsed:
 def _check_patterns(tree: Expression) -> None:
     """A pattern that is wrong should be told even if no item is ever matched against it."""
     if isinstance(tree, Call) and tree.function == "matches" and isinstance(tree.args[0], Constant):
-        empty = Constant(0, b"\x32\x00")
-        test = Call(0, "matches", tree.args, empty)
-        answer = _ENVIRONMENT.deserialize(tree_bytes(test)).eval(data={}).value()
-        if not isinstance(answer, bool):
-            raise BadRequest(f"Filter is wrong: {_plain(str(answer))}")
+        test = tree_bytes(Call(0, "matches", tree.args, text(0, "")))
+        answer = _answer(_ENVIRONMENT.deserialize(test).eval, {})
+        if isinstance(answer, str):
+            raise BadRequest(f"Filter is wrong: {answer}")
     for part in children(tree):
         _check_patterns(part)
 

@@ -124,6 +124,10 @@ def boolean(id: int, value: bool) -> Constant:
     return Constant(id, int_field(_BOOL, value))
 
 
+def text(id: int, value: str) -> Constant:
+    return Constant(id, text_field(_TEXT, value))
+
+
 def children(tree: Expression) -> Iterator[Expression]:
     """The parts of an expression, in the order of the text."""
     match tree:

@@ -1,0 +1,70 @@
+"""Reads plain JSON values as a type, as forgiving as the original's JSON library is.
+
+Numbers may come as texts or with a fraction, texts as numbers or truth values, and a list or map
+that is null is not there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+T = TypeVar("T")
+
+_INT64: Final = 1 << 63
+
+
+def converted(value: Any, type: type[T]) -> T:
+    """Raises msgspec.ValidationError for what even the forgiving cannot read."""
+    return msgspec.convert(_as(value, inspect.type_info(type)), type, strict=False)
+
+
+def _as(value: Any, wanted: inspect.Type) -> Any:
+    if isinstance(wanted, inspect.UnionType):
+        return _as_one_of(value, wanted)
+    if isinstance(wanted, inspect.StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field for field in wanted.fields}
+        return {
+            name: _as(item, fields[name].type) if name in fields else item
+            for name, item in value.items()
+            if item is not None or not _is_left_out(fields.get(name))
+        }
+    if isinstance(wanted, inspect.VarTupleType | inspect.ListType) and isinstance(value, list):
+        return [_as(item, wanted.item_type) for item in value]
+    if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
+        return {name: _as(item, wanted.value_type) for name, item in value.items()}
+    if isinstance(wanted, inspect.StrType):
+        return _text(value)
+    if isinstance(wanted, inspect.IntType) and isinstance(value, float) and abs(value) < _INT64:
+        return int(value)
+    return value
+
+
+def _as_one_of(value: Any, wanted: inspect.UnionType) -> Any:
+    """Of several structs the tag decides; beside them there is only null."""
+    for one in wanted.types:
+        if isinstance(one, inspect.NoneType):
+            if value is None:
+                return None
+        elif not isinstance(one, inspect.StructType) or _is_tagged(value, one):
+            return _as(value, one)
+    return value
+
+
+def _is_tagged(value: Any, struct: inspect.StructType) -> bool:
+    if struct.tag_field is None:
+        return True
+    return isinstance(value, dict) and value.get(struct.tag_field) == struct.tag
+
+
+def _is_left_out(field: inspect.Field | None) -> bool:
+    """Whether null means that the field is not there: where null is no value and absence is."""
+    return field is not None and not field.required
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
