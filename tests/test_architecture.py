@@ -15,6 +15,7 @@ OUTSIDE = {"os", "random", "secrets", "time", "uuid.uuid4"}
 
 MAY_LOOK_OUTSIDE = {
     "backend/rocksdb.py": {"os"},  # To notice a fork.
+    "configuring.py": {"os"},  # Settings, from the environment.
     "versions/world.py": {"os", "random", "time", "uuid.uuid4"},
     "testing/faults.py": {"random", "time"},
 }
