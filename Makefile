@@ -41,7 +41,7 @@ test-long: setup ## Run the tests that take minutes
 
 test-original: setup $(JAVA) ## Run the tests against the original Java server (needs mvn)
 	@command -v mvn >/dev/null || { echo "test-original needs mvn on the PATH" >&2; exit 1; }
-	$(BIN)/python -m pytest -m original --timeout=1800 tests/original $(ARGS)
+	$(BIN)/python -m pytest -m original --timeout=1800 tests/original tests/client $(ARGS)
 
 test-clients: setup $(PYNESSIE)/.locked ## Let pynessie talk to the server
 	$(PYNESSIE)/bin/python -m pytest -m clients tests/clients $(ARGS)
@@ -74,7 +74,7 @@ lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) --group pynessie -o requirements/pynessie.txt
 	$(COMPILE) --group spark -o requirements/spark.txt
 	$(COMPILE) --group lock -o requirements/lock.txt
-	@! grep -nE 'http|://|file:|^-|(^| )/' requirements/*.txt \
+	@! grep -nE 'https?:|://|file:|^-|(^| )/' requirements/*.txt \
 		|| { echo "A lock names packages, versions and hashes only" >&2; exit 1; }
 
 clean: ## Remove the environments and everything that was generated

@@ -1,25 +1,38 @@
-"""The README's example does what it shows."""
+"""The README's examples do what they show."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from tests.client.servers import morag_serve
 
 if TYPE_CHECKING:
     import pytest
 
-README = Path(__file__).parents[1] / "README.md"
+_ROOT: Final = Path(__file__).parents[1]
+_EXAMPLE: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_BY_CLIENT, _IN_PROCESS = _EXAMPLE.findall((_ROOT / "README.md").read_text())
 
 
-def test_the_example_runs(
+def test_the_client_talks_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with morag_serve(tmp_path) as address:
+        run(_BY_CLIENT.replace("http://127.0.0.1:19120", address))
+    assert capsys.readouterr().out == "[ContentKey(elements=('orders',))]\n"
+
+
+def test_the_library_does_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {})
+    run(_IN_PROCESS)
     changed, log = capsys.readouterr().out.splitlines()
     assert changed == "['sales.orders']"
     assert log.startswith("['Merged dev at ")
     assert log.endswith(", 'first table']")
     assert (tmp_path / "data").is_dir()
+
+
+def run(example: str) -> None:
+    exec(compile(example, "README.md", "exec"), {})

@@ -469,7 +469,7 @@ class CatalogMachine(RuleBasedStateMachine):
             hashes = [entry.meta.hash or "" for entry in entries][::-1]
             self.model.record(into, operation, plan.commits, hashes, {})
             self._check_new(into, len(hashes))
-        unsaid = dry_run and (bool(plan.commits) or operation == "TRANSPLANT")
+        unsaid = dry_run and (bool(result.details) or operation == "TRANSPLANT")
         now = None if plan.clashes or unsaid else self.model.branches[into]
         assert result.resultant_target_hash == now
 

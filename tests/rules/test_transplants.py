@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag import CommitMeta, MergeBehavior, MergeKey, Unchanged
+from morag import CommitMeta, ConflictType, MergeBehavior, MergeKey, Unchanged
 from morag.errors import BadRequest, ReferenceConflict, ReferenceNotFound
 from morag.model.merging import MergeResult
 from tests.rules.scenes import (
@@ -250,21 +250,24 @@ def test_a_dropped_key_that_was_created_anew_stays_the_targets(repo: Repository)
     assert tables(repo) == {"t": "ours"}
 
 
-def test_a_key_created_anew_is_transplanted_with_its_new_id(repo: Repository) -> None:
+def test_a_key_created_anew_is_transplanted_by_force_only(repo: Repository) -> None:
     create(repo, "main", t="t")
     repo.references.create_branch("dev", "main")
     hash = repo.commit("dev", [delete("t"), put("t", "anew")], "replace").hash
-    repo.transplant([hash], "main")
+    with pytest.raises(ReferenceConflict) as raised:
+        repo.transplant([hash], "main")
+    assert [c.conflict_type for c in raised.value.conflicts] == [ConflictType.CONTENT_ID_DIFFERS]
+    repo.transplant([hash], "main", default=MergeBehavior.FORCE)
     assert content_id(repo, "main", "t") == content_id(repo, "dev", "t")
     assert repo.history.check("main").findings == ()
 
 
-def test_a_transplant_takes_no_resolved_content(repo: Repository) -> None:
+def test_a_transplant_stores_resolved_content(repo: Repository) -> None:
     *_, last = quarrel(repo)
     id = content_id(repo, "main", "base")
     rule = MergeKey(key("base"), MergeBehavior.NORMAL, table("base-main", id), table("both", id))
-    with pytest.raises(BadRequest, match="only supported for squashing"):
-        repo.transplant([last], "main", keys=[rule])
+    repo.transplant([last], "main", keys=[rule])
+    assert repo.contents.get("main", key("base")) == table("both", id)
 
 
 # Squashed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from morag.api import errors, extras, pages, v1, v2
 from morag.api.call import Call, Handler
 from morag.api.http import Request, Response
+from morag.api.later import Turn
 from morag.api.media import accepts_json, check_media_type
 from morag.api.paths import NoSuchPath, UrlInvalid
 from morag.api.routing import Router
@@ -49,6 +50,7 @@ class Api:
     def __init__(self, repository: Repository, *, stack_traces: bool = False) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
+        self._turn = Turn()
         router: Router[Handler] = Router()
         for endpoint in ENDPOINTS:
             router.add(endpoint.method, endpoint.path, endpoint.handler)
@@ -89,7 +91,7 @@ class Api:
         def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)
 
-        return handler(Call(request, match.parameters, self._service, render))
+        return handler(Call(request, match.parameters, self._service, render, self._turn))
 
     def _rendered(self, request: Request, work: Callable[[], Answer]) -> Answer:
         try:

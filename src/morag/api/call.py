@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from morag.api.http import Request, Response
-from morag.api.later import Answer, InLane, InThread
+from morag.api.later import Answer, InLane, InThread, InTurn
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.service.places import Asked, asked_beside, asked_in_path
@@ -16,7 +16,7 @@ from morag.service.places import Asked, asked_beside, asked_in_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from morag.api.later import Render
+    from morag.api.later import Render, Turn
     from morag.model.references import Reference
     from morag.service.service import Service
     from morag.versions.lanes import Request as LaneRequest
@@ -35,7 +35,7 @@ NO_CONTENT: Final = Response(204)
 class Call:
     """A request that found its handler."""
 
-    __slots__ = ("_query", "parameters", "render", "request", "service")
+    __slots__ = ("_query", "_turn", "parameters", "render", "request", "service")
 
     def __init__(
         self,
@@ -43,11 +43,13 @@ class Call:
         parameters: Mapping[str, str],
         service: Service,
         render: Render,
+        turn: Turn,
     ) -> None:
         self.request = request
         self.parameters = parameters
         self.service = service
         self.render = render
+        self._turn = turn
         self._query: Query | None = None
 
     @property
@@ -59,6 +61,10 @@ class Call:
     def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """For what may take long, such as a listing."""
         return InThread(work, self.render)
+
+    def in_turn(self, work: Callable[[], Answer]) -> Answer:
+        """For what creates, moves or drops references: the store takes these one by one."""
+        return InTurn(self._turn, InThread(work, self.render))
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For what changes a branch."""

@@ -6,7 +6,9 @@ calls back.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -35,6 +37,51 @@ class InThread(Struct, frozen=True):
                 answer.start(spawn, done)
 
         spawn(work)
+
+
+class Turn:
+    """Lets one work after the other have a thread, however many come at once.
+
+    For works that would only wait for each other: in threads of their own they would keep those
+    that others need.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._busy = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, spawn: Spawn, work: Callable[[], None]) -> None:
+        with self._lock:
+            if self._busy:
+                self._waiting.append(work)
+                return
+            self._busy = True
+        spawn(lambda: self._run(spawn, work))
+
+    def _run(self, spawn: Spawn, work: Callable[[], None]) -> None:
+        try:
+            work()
+        finally:
+            with self._lock:
+                following = self._waiting.popleft() if self._waiting else None
+                self._busy = following is not None
+            if following is not None:
+                spawn(lambda: self._run(spawn, following))
+
+
+class InTurn(Struct, frozen=True):
+    """Work that has to wait for its like."""
+
+    turn: Turn
+    work: InThread
+
+    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
+        self.turn.take(spawn, lambda: self.work.start(_at_once, done))
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
 
 
 class InLane(Struct, frozen=True):

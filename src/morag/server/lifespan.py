@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import morag
 from morag.api.app import Api
+from morag.errors import MoragError
 from morag.server.edge import Edge
 from morag.server.stores import is_embedded
 
@@ -54,8 +55,9 @@ class Lifespan:
         await receive()
         try:
             edge = scope["state"]["edge"] = self._edge()
-        except Exception as error:  # noqa: BLE001 - Whatever it is, it is told and ends the process.
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except Exception as error:
+            logger.error("Cannot start: %s", error, exc_info=not isinstance(error, MoragError))
+            await send({"type": "lifespan.startup.failed"})
             return
         gc.freeze()  # What is here by now stays: never look at it again.
         checking = asyncio.create_task(_check_connections(edge))

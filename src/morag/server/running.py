@@ -12,6 +12,7 @@ from uvicorn.supervisors import Multiprocess
 
 from morag.backend.urls import masked
 from morag.server.lifespan import Lifespan
+from morag.server.memory import limit_arenas
 from morag.server.sockets import CannotServe, allow_files, bound, check_tls, url_of
 from morag.server.stores import is_shared
 
@@ -22,21 +23,21 @@ if TYPE_CHECKING:
     from morag.config import ServerSettings, Settings
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_BACKLOG: Final = 2048
 _START_SECONDS: Final = 60.0
 
 
 def serve(settings: Settings, server: ServerSettings) -> int:
     """Serve until told to stop; the exit code. What keeps it from starting is raised.
 
-    The port is taken first, because that is cheap and fails often; it is not listened on before
-    the store is open.
+    The port is taken first, because that is cheap and fails often. Who connects while the store is
+    being opened waits for it.
     """
     if server.workers > 1 and not is_shared(server.store):
         raise CannotServe(
             f"{server.workers} workers cannot share '{masked(server.store)}', which belongs to one"
             " process; take --workers 1, or a store that processes can share, such as sqlite:PATH"
         )
+    limit_arenas()
     if server.tls_cert:
         check_tls(server.tls_cert, server.tls_key)
     allow_files(server.max_connections)
@@ -76,7 +77,6 @@ def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         workers=server.workers,
-        backlog=_BACKLOG,
         log_config=None,
         # Alone, uvicorn has nothing to tell that is not told here.
         log_level="critical" if server.workers == 1 else "error",

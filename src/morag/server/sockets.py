@@ -9,6 +9,7 @@ from typing import Final
 
 from morag.errors import ServiceUnavailable
 
+_BACKLOG: Final = 2048
 _BEYOND_CONNECTIONS: Final = 1024  # Files of the store, and room.
 
 
@@ -81,6 +82,8 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)
+        # Now, not later: only this tells for sure that nobody else has the port.
+        listening.listen(_BACKLOG)
         listening.set_inheritable(True)
     except BaseException:
         listening.close()

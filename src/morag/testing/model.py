@@ -359,14 +359,18 @@ class Model:
 
     def _replay(self, hashes: Sequence[str], head: str, rules: Rules) -> Plan:
         """Commit after commit, leaving out those of which nothing remains."""
-        applied = _Applied(self.state(head))
+        applied = _Applied(self.state(head), replays=True)
         planned = []
         for hash in hashes:
             commit = self.commits[hash]
             if self.namespace_validation:
                 _check_namespaces(applied.state, *_came_and_went(applied.state, commit.changes))
             before = self.state(commit.parent)
-            differences = {k: (before.get(k), change) for k, change in commit.changes.items()}
+            differences = {
+                k: (before.get(k), change)
+                for k, change in commit.changes.items()
+                if not (before.get(k) == change == applied.state.get(k))
+            }
             applied.take(differences, rules, drop_always=False)
             if applied.changes:
                 planned.append(Planned(commit.message, applied.changes, applied.state))
@@ -376,7 +380,8 @@ class Model:
 class _Applied:
     """A state while a source's changes are made to it, and what went wrong on the way."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, replays: bool = False) -> None:
+        self.replays = replays
         self.state = state
         self.changes: dict[ContentKey, Content | Removed] = {}
         self.clashes: dict[ContentKey, frozenset[ConflictType]] = {}
@@ -397,7 +402,7 @@ class _Applied:
             dropped |= more
         self.touched |= differences.keys()
         self.changes = {}
-        ours = self.state
+        ours, clashes = self.state, dict(self.clashes)
         for key, (was, now) in differences.items():
             if key not in dropped and self._applies(key, ours.get(key), was, now, rules):
                 if isinstance(now, Content):
@@ -409,6 +414,9 @@ class _Applied:
             if key not in self.changes and key not in differences:
                 self.touched |= {key}
                 self.changes[key] = Removed(type(ours[key]))
+        if self.replays and self.clashes != clashes:
+            self.changes = {}  # What follows is tried without this commit.
+            return
         self.state = {**_without(ours, self.changes), **puts}
 
     def _renamed_otherwise(
@@ -447,7 +455,10 @@ class _Applied:
         now: Content | Removed | None,
         rules: Rules,
     ) -> bool:
-        if was is not None:
+        clash: ConflictType | None
+        if was is not None and isinstance(now, Content) and was.id != now.id and self.replays:
+            clash = _replaced(ours, was, now)
+        elif was is not None:
             clash = _mismatch(ours, was)
         else:
             clash = ConflictType.KEY_EXISTS if isinstance(now, Content) and ours else None
@@ -474,6 +485,16 @@ def _mismatch(there: Content | None, wanted: Content | None) -> ConflictType | N
     if there.id != wanted.id:
         return ConflictType.CONTENT_ID_DIFFERS
     return None if there == wanted else ConflictType.VALUE_DIFFERS
+
+
+def _replaced(there: Content | None, was: Content, now: Content) -> ConflictType:
+    """A commit that put another content in the place of one never finds what it should."""
+    found = _mismatch(there, was)
+    if found in (ConflictType.KEY_DOES_NOT_EXIST, ConflictType.PAYLOAD_DIFFERS):
+        return found
+    assert there is not None, "that would have been told"
+    same = there.id == now.id
+    return ConflictType.VALUE_DIFFERS if same else ConflictType.CONTENT_ID_DIFFERS
 
 
 def _created(

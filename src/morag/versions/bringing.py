@@ -100,8 +100,8 @@ class Outcome:
         at = NO_ANCESTOR if self.head is None else self.head.id
         expected = self._wish.expected
         failed = any(detail.conflict for detail in self.details.values())
-        # A merge that would change nothing says so even if it is not meant; a transplant does not.
-        unsaid = failed or (self._wish.dry_run and (bool(commits) or self._ancestor is None))
+        # A merge that has nothing to do says so even if it is not meant; a transplant does not.
+        unsaid = failed or (self._wish.dry_run and (bool(self.details) or self._ancestor is None))
         if unsaid:
             commits, objects = [], []
         result = commits[-1].id if commits else at

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from morag.backend.base import ObjId
     from morag.index.layered import CommitIndex
+    from morag.logic.commits import KeyConflict
     from morag.model.content import Content
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
@@ -105,9 +106,7 @@ class CommitRequest:
         try:
             built = build_commit(self._persist, head, draft)
         except CommitConflicts as found:
-            order = {key: at for at, (key, _) in enumerate(self._operations)}
-            told = sorted(found.conflicts, key=lambda conflict: order[conflict.key])
-            raise reference_conflict(told) from None
+            raise reference_conflict(self._in_order(found.conflicts)) from None
         uniques = [Unique("content-id", id) for id in steps.made.values()]
         objects: list[Obj] = [*uniques, *steps.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in steps.made.items()}
@@ -120,6 +119,15 @@ class CommitRequest:
             for key, id in self._made_ids.items()
             if Unique("content-id", id).id not in taken
         }
+
+    def _in_order(self, conflicts: Sequence[KeyConflict]) -> list[KeyConflict]:
+        """As the client asked: deletes, then what is to be unchanged, then puts."""
+        groups: tuple[type[Operation], ...] = (Delete, Unchanged, Put)
+        order = {
+            key: (groups.index(type(operation)), at)
+            for at, (key, operation) in enumerate(self._operations)
+        }
+        return sorted(conflicts, key=lambda conflict: order[conflict.key])
 
     def _made_id(self, key: ContentKey) -> bytes:
         id = self._made_ids.get(key)

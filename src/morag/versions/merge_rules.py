@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 class MergeRules:
     """The client's wishes, checked once."""
 
-    def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior, squash: bool) -> None:
-        self._squash = squash
+    def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior) -> None:
         self._keys: dict[ContentKey, MergeKey] = {}
         self._default = _behavior(default)
         for rule in keys:
@@ -46,11 +45,10 @@ class MergeRules:
             _check_contents(rule)
             self._keys[rule.key] = rule
 
-    def check(self, key: ContentKey) -> None:
-        """Refuse a rule that makes no sense for a key that takes part; others are told later."""
-        rule = self._keys.get(key)
-        if rule is not None:
-            _check_rule(rule, self._squash)
+    def check(self) -> None:
+        """Refuse rules that make no sense, once it is clear that there is something to bring."""
+        for rule in self._keys.values():
+            _check_shape(rule)
 
     def of(self, key: ContentKey) -> MergeKey:
         return self._keys.get(key) or MergeKey(key, self._default)
@@ -106,6 +104,7 @@ class SourceChanges:
         self.touched: set[ContentKey] = set()
         self.added: set[ContentKey] = set()
         self._renames: dict[bytes, bytes] = {}
+        self._squashed = drop_always
         changes = [(_content_key(key), key, was, now) for key, was, now in differences]
         renames = _renames(persist, ((key, was, now) for _, key, was, now in changes))
         origins = {new: old for old, new in renames.items()}
@@ -123,7 +122,6 @@ class SourceChanges:
             dropped |= halves
         self._renames = {old: new for old, new in renames.items() if old not in dropped}
         for key, raw, was, now in changes:
-            self._rules.check(key)
             self.touched.add(key)
             if raw not in dropped:
                 self._take(key, raw, was, now, renamed=raw in origins)
@@ -170,7 +168,10 @@ class SourceChanges:
             known = was or now
             legacy = known is not None and is_legacy(known)
             expected = value_of_content(wanted, legacy=legacy).id
-        if was is not None and (now is None or content_id_of(was) != content_id_of(now)):
+        # A squash takes a content that came in the place of another for two changes; a replay makes
+        # the one that the commit made, and finds the other content in its way.
+        anew = was is not None and now is not None and content_id_of(was) != content_id_of(now)
+        if was is not None and (now is None or (anew and self._squashed)):
             remove = Remove(raw, payload_of(was), expected or value_of(was), content_id_of(was))
             self.removes.append(remove)
         if now is None:
@@ -282,27 +283,19 @@ def _check_contents(rule: MergeKey) -> None:
             check_content(content)
 
 
-def _check_rule(rule: MergeKey, squash: bool) -> None:
-    resolved, expected = rule.resolved_content, rule.expected_target_content
-    if resolved is not None and rule.merge_behavior is not MergeBehavior.NORMAL:
+def _check_shape(rule: MergeKey) -> None:
+    if rule.resolved_content is None:
+        return
+    if rule.merge_behavior is not MergeBehavior.NORMAL:
         raise BadRequest(
             "MergeKeyBehavior.resolvedContent must be null for "
             f"MergeBehavior.{rule.merge_behavior.value} for {rule.key}"
         )
-    if resolved is not None and not squash:
-        # It stands for all that happened to a key, so it cannot be replayed.
-        raise BadRequest(
-            "MergeKeyBehavior.resolvedContent is only supported for squashing merge/transplant "
-            "operations"
-        )
-    if resolved is not None and expected is None:
+    if rule.expected_target_content is None:
         raise BadRequest(
             "MergeKeyBehavior.resolvedContent requires setting "
             f"MergeKeyBehavior.expectedTarget as well for key {rule.key}"
         )
-    for content in (expected, resolved):
-        if content is not None and content.id is None:
-            raise BadRequest("Content to store must have a non-null content ID")
 
 
 def _renames(persist: Persist, differences: Iterable[Difference]) -> dict[bytes, bytes]:

@@ -281,7 +281,7 @@ class Repository:
         now = self._now()
         return MergeWish(
             branch=into,
-            rules=MergeRules(options.keys, options.default, options.squash),
+            rules=MergeRules(options.keys, options.default),
             squash_meta=None,
             replay_meta=lambda source: replayed_meta(source, override, committer, now),
             expected=expected,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def merged_meta(override: CommitMeta | None, message: str, committer: str, now: str) -> CommitMeta:
     """A new commit's metadata: the client's words, or the given message where it has none."""
     meta = override or CommitMeta(message="")
-    meta = msgspec.structs.replace(meta, message=meta.message or message)
+    authors = tuple(author for author in meta.authors if author)
+    meta = msgspec.structs.replace(meta, message=meta.message or message, authors=authors)
     return completed(meta, committer, now)
 
 

@@ -38,6 +38,7 @@ class Squash:
         meta: CommitMeta,
         merge_parents: tuple[ObjId, ...] = (),
     ) -> None:
+        self._rules.check()
         persist = self._persist
         old, new = index_of(persist, before), index_of(persist, after)
         dropped = self._rules.dropped_keys(old, new)

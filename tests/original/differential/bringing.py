@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tests.original.differential.asking import Asking, key_json
-from tests.original.differential.known import EMPTY_MERGE, MERGED_RENAME
+from tests.original.differential.known import (
+    EMPTY_MERGE,
+    EQUAL_BASES,
+    MERGED_RENAME,
+    SAME_KEY_AGAIN,
+)
 from tests.original.differential.requests import Request
+from tests.original.differential.symbols import ORIGINAL
 from tests.original.differential.vocabulary import BEHAVIORS, MESSAGES, content, meta, some_key
 
 if TYPE_CHECKING:
@@ -41,7 +47,8 @@ class Bringing(Asking):
         if self.chance(0.2):
             body["message"] = self.one(MESSAGES)
         request = self.bringing("merge", target, v1=v1).with_json(body)
-        if not self.is_of_nothing(request) and not self.is_a_rename(request, [], target):
+        doubtful = self.is_of_nothing(request) or self.is_a_rename(request, [], target)
+        if not doubtful and not self.has_equal_bases(hash, target):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def transplant(self) -> None:
@@ -70,7 +77,7 @@ class Bringing(Asking):
         request = self.bringing("transplant", target, v1=v1).with_json(body)
         if v1 and self.chance(0.3):
             request = request.with_query(message=self.one(MESSAGES))
-        if not self.is_a_rename(request, picked, target):
+        if not self.is_a_rename(request, picked, target) and not self.breaks(request):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def bringing(self, verb: str, target: str, *, v1: bool) -> Request:
@@ -137,6 +144,25 @@ class Bringing(Asking):
         self.pair.known.count(EMPTY_MERGE)
         self.world.refresh()
         return True
+
+    def breaks(self, request: Request) -> bool:
+        """Whether the original fails where a key comes back under its old content id."""
+        flags = {"isDryRun": True, "isReturnConflictAsResult": True}
+        dry = self.pair.ask_one(request.with_json(request.json | flags), ORIGINAL)
+        broken = dry.status == 500 and "expectedId" in dry.json["message"]
+        if broken:
+            self.pair.known.count(SAME_KEY_AGAIN)
+        return broken
+
+    def has_equal_bases(self, source: str, target: str) -> bool:
+        """Whether two commits are as good as merge bases as can be."""
+        if target not in self.world.references or source not in self.world.hashes:
+            return False
+        ranks = self.world.base_ranks(source, self.world.head(target))
+        equal = ranks.count(max(ranks, default=0)) > 1
+        if equal:
+            self.pair.known.count(EQUAL_BASES)
+        return equal
 
     def bring_a_rename(self) -> None:
         """Make a rename on a branch of its own, to be sure that there is one to bring."""

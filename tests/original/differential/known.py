@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TYPE_CHANGE: Final = "type change"
 MERGED_RENAME: Final = "merged rename"
 EMPTY_MERGE: Final = "merge of nothing"
+SAME_KEY_AGAIN: Final = "key that came back"
+EQUAL_BASES: Final = "equal merge bases"
 BAD_INPUT: Final = "500 to bad input"
 BAD_FILTER: Final = "bad filter of nothing"
 NO_ALLOW: Final = "405 without Allow"
@@ -35,6 +37,14 @@ REASONS: Final = {
     EMPTY_MERGE: (
         "A merge from before the first commit: the original deletes all that the target has. In"
         " Morag there is nothing to merge. Only Morag is asked."
+    ),
+    SAME_KEY_AGAIN: (
+        "A transplant of a commit that puts back what was deleted, under the same content id: the"
+        " original answers 500. Not asked of either, once a dry run of the original has failed."
+    ),
+    EQUAL_BASES: (
+        "Criss-cross merges leave two merge bases of equal rank: which one the original takes is"
+        " up to the order of a heap. Not asked."
     ),
     BAD_INPUT: (
         "The original answers 500 to bad input. Morag answers 400 BAD_REQUEST, and both have the"

@@ -31,6 +31,8 @@ class World:
         self._states: dict[str, dict[Key, Json]] = {}
         self._logs: dict[str, list[Logged]] = {}
         self._homes: dict[str, set[Key]] = {}
+        self._known_parents: dict[str, list[str]] = {}
+        self._before: dict[str, frozenset[str]] = {}
         self.references: dict[str, Json] = {}
         self.hashes: list[str] = []
         self.tokens: list[tuple[Request, str]] = []
@@ -114,6 +116,42 @@ class World:
             return {}
         earlier = self.state(before).items()
         return {k: moved[c["id"]] for k, c in earlier if moved.get(c["id"], k) != k}
+
+    def base_ranks(self, one: str, other: str) -> list[int]:
+        """How far from the root the common ancestors are of which none descends from another."""
+        common = self._ancestors(one) & self._ancestors(other)
+        best = {
+            hash
+            for hash in common
+            if not any(hash in self._ancestors(later) for later in common if later != hash)
+        }
+        return [self._rank(hash) for hash in best]
+
+    def _ancestors(self, hash: str) -> frozenset[str]:
+        """A commit and all before it, over all parents."""
+        if hash not in self._before:
+            found, todo = {hash}, [hash]
+            while todo:
+                new = [parent for parent in self._parents(todo.pop()) if parent not in found]
+                found.update(new)
+                todo += new
+            self._before[hash] = frozenset(found - {self.nothing})
+        return self._before[hash]
+
+    def _rank(self, hash: str) -> int:
+        rank = 0
+        while hash != self.nothing:
+            hash, rank = self._parents(hash)[0], rank + 1
+        return rank
+
+    def _parents(self, hash: str) -> list[str]:
+        if hash == self.nothing:
+            return []
+        if hash not in self._known_parents:
+            asked = Request("GET", path("trees", f"@{hash}", "history"))
+            for meta in (entry["commitMeta"] for entry in self._items(asked, "logEntries")):
+                self._known_parents[meta["hash"]] = meta["parentCommitHashes"]
+        return self._known_parents[hash]
 
     def may_have_renames(self, hash: str) -> bool:
         return any(len(self._homes[c["id"]]) > 1 for c in self.state(hash).values())

@@ -74,7 +74,7 @@ def create_reference(call: Call) -> Answer:
         raise BadRequest(f"{where}.reference: must be a branch or a tag")
     kind: ReferenceKind = "BRANCH" if isinstance(body, bodies.BranchBody) else "TAG"
     references = call.service.references
-    return call.in_thread(lambda: single(references.create(kind, body.name, asked)))
+    return call.in_turn(lambda: single(references.create(kind, body.name, asked)))
 
 
 @endpoint(
@@ -112,7 +112,7 @@ def assign_reference(call: Call) -> Answer:
         call.service.references.assign(kind, target, to)
         return NO_CONTENT
 
-    return call.in_thread(work)
+    return call.in_turn(work)
 
 
 @endpoint(
@@ -131,7 +131,7 @@ def delete_reference(call: Call) -> Answer:
         call.service.references.delete(kind, target)
         return NO_CONTENT
 
-    return call.in_thread(work)
+    return call.in_turn(work)
 
 
 def _reference(call: Call, name: str, *, fetch_all: bool) -> Response:

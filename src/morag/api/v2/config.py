@@ -49,4 +49,4 @@ def update_repository_config(call: Call) -> Answer:
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
     body = bodies.CONFIG.required("updateRepositoryConfig.repositoryConfigUpdate", body)
     config = config_of(body.config)
-    return call.in_thread(lambda: ok(ConfigUpdated(call.service.configs.update(config))))
+    return call.in_turn(lambda: ok(ConfigUpdated(call.service.configs.update(config))))

@@ -59,7 +59,7 @@ def create_reference(call: Call) -> Answer:
     name = reference_name(f"{where}.name", required(f"{where}.name", call.query.text("name")))
     kind = reference_kind(f"{where}.type", required(f"{where}.type", call.query.text("type")))
     asked = Asked() if source is None else asked_by(source)
-    return call.in_thread(lambda: _single(call.service.references.create(kind, name, asked)))
+    return call.in_turn(lambda: _single(call.service.references.create(kind, name, asked)))
 
 
 @endpoint(
@@ -93,7 +93,7 @@ def assign_reference(call: Call) -> Answer:
     kind = optional_kind(f"{where}.type", call.query.text("type"))
     target = call.target(f"{where}.reference")
     to = asked_by(bodies.REFERENCE.required(f"{where}.assignTo", body))
-    return call.in_thread(lambda: _single(call.service.references.assign(kind, target, to)))
+    return call.in_turn(lambda: _single(call.service.references.assign(kind, target, to)))
 
 
 @endpoint(
@@ -107,7 +107,7 @@ def assign_reference(call: Call) -> Answer:
 def delete_reference(call: Call) -> Answer:
     kind = optional_kind("deleteReference.type", call.query.text("type"))
     target = call.target("deleteReference.reference")
-    return call.in_thread(lambda: _single(call.service.references.delete(kind, target)))
+    return call.in_turn(lambda: _single(call.service.references.delete(kind, target)))
 
 
 @endpoint(
