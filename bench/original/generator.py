@@ -1,7 +1,7 @@
 """Closed-loop load from one thread: raw sockets, epoll, and no more parsing than it takes.
 
 The servers under test share the machine with what drives them. Every microsecond spent here is
-missing there, so an HTTP library is out of the question; `cpu_micros` says what is spent.
+missing there, so an HTTP library is out of the question; `cpu_seconds` says what is spent.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Outcome(Struct):
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     """Spent by the generator."""
+    server_cpu_seconds: float = 0.0
     failures: list[bytes] = field(default_factory=list)
     """All answers but those with status 200; what a lost connection had brought so far."""
 
@@ -51,6 +52,7 @@ class Outcome(Struct):
         self.micros += other.micros
         self.seconds += other.seconds
         self.cpu_seconds += other.cpu_seconds
+        self.server_cpu_seconds += other.server_cpu_seconds
         self.failures += other.failures
         return self
 
@@ -58,9 +60,9 @@ class Outcome(Struct):
     def rate(self) -> float:
         return len(self.micros) / self.seconds
 
-    @property
-    def cpu_micros(self) -> float:
-        return self.cpu_seconds * 1e6 / max(1, len(self.micros))
+    def each_micros(self, seconds: float) -> float:
+        """The share of one request in the time of all."""
+        return seconds * 1e6 / max(1, len(self.micros))
 
     def percentile(self, percent: float) -> float:
         ordered = sorted(self.micros) or [nan]

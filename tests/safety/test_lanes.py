@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from threading import Event
+from threading import Event, Thread
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from morag.versions.world import World
 from tests.safety.sound import check_sound, in_thread, in_threads, key, messages, put
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from morag.model.operations import Operation
 
@@ -137,6 +137,7 @@ class MergeTicket(Ticket):
     """The request of a merge is made inside `Repository.merge`; this one takes its place."""
 
     class _Request:
+        branch = "main"
         operation = RefOperation.MERGE
         who = ""
         shares_batch = False
@@ -202,6 +203,7 @@ def test_what_two_branches_prepare_stays_readable_until_both_are_done(
 
 
 class Request:
+    branch = "main"
     operation = RefOperation.COMMIT
     who = ""
     shares_batch = False
@@ -356,3 +358,48 @@ def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None
         for me in range(12):
             mine = [m for m in messages(repo, branch) if m.startswith(f"{me}-")]
             assert mine == sorted(mine, key=lambda m: int(m.partition("-")[2]))
+
+
+# Without waiting
+
+
+def test_nobody_waits_for_a_commit_that_was_started(repo: Repository) -> None:
+    """All callers share one thread, which is free as soon as the lane is empty."""
+    works: list[Callable[[], None]] = []
+    done: list[str] = []
+    for n in range(100):
+        request = repo.commit_request("main", [put(f"{n:03}")], f"{n:03}")
+        repo.start(request, works.append, lambda ticket: done.append(ticket.result().hash))
+    assert len(works) == 1, "one of them drives"
+    assert done == []
+    while works:
+        works.pop()()
+    assert len(done) == 100
+    assert messages(repo, "main") == [f"{n:03}" for n in range(100)]
+
+
+def test_who_waits_in_a_thread_and_who_is_called_back_share_a_lane(repo: Repository) -> None:
+    called = Counter[str]()
+    everybody = Event()
+
+    def told(ticket: Ticket) -> None:
+        called[ticket.result().hash] += 1
+        if len(called) == 50:
+            everybody.set()
+
+    def both(n: int) -> None:
+        request = repo.commit_request("main", [put(f"a{n}")], f"a{n}")
+        repo.start(request, lambda work: Thread(target=work).start(), told)
+        repo.commit("main", [put(f"w{n}")], f"w{n}")
+
+    in_threads([partial(both, n) for n in range(50)])
+    assert everybody.wait(20)
+    assert set(called.values()) == {1}
+    assert Counter(messages(repo, "main")).total() == 100
+
+
+def test_a_failure_is_told_to_the_one_who_is_called_back(repo: Repository) -> None:
+    failures: list[BaseException | None] = []
+    request = repo.commit_request("main", [Delete(key("nope"))], "fails")
+    repo.start(request, lambda work: work(), lambda ticket: failures.append(ticket.failure))
+    assert [type(failure) for failure in failures] == [ReferenceConflict]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from msgspec import Struct
 
@@ -125,11 +126,8 @@ class Known:
 
 def _scenario(file: Path) -> Scenario:
     head, *lines = (json.loads(line) for line in file.read_text().splitlines() if line)
-    interactions = [
-        Interaction(**{k: tuple(v) if k == "unordered" else v for k, v in line.items()})
-        for line in lines
-    ]
-    return Scenario(file.stem, head["global"], tuple(interactions))
+    interactions = msgspec.convert(lines, tuple[Interaction, ...])
+    return Scenario(file.stem, head["global"], interactions)
 
 
 def _asked(interaction: Interaction, known: Known) -> Asked:

@@ -92,7 +92,9 @@ class Outcome:
         self._wish = wish
         self._ancestor = ancestor
 
-    def attempt(self, commits: list[Commit], objects: list[Obj]) -> Attempt:
+    def attempt(
+        self, commits: list[Commit], objects: list[Obj], *, is_merged: bool = False
+    ) -> Attempt:
         """Nothing is written for a dry run, after a conflict, or when there is nothing to do.
 
         Conflicts are an error, unless they were asked for as a result.
@@ -100,8 +102,8 @@ class Outcome:
         at = NO_ANCESTOR if self.head is None else self.head.id
         expected = self._wish.expected
         failed = any(detail.conflict for detail in self.details.values())
-        # A merge that has nothing to do says so even if it is not meant; a transplant does not.
-        unsaid = failed or (self._wish.dry_run and (bool(self.details) or self._ancestor is None))
+        # What was merged already is where it would be, even if it is not meant.
+        unsaid = failed or (self._wish.dry_run and not is_merged)
         if unsaid:
             commits, objects = [], []
         result = commits[-1].id if commits else at

@@ -39,7 +39,7 @@ class MergeRequest(Bringing):
         outcome = Outcome(self._wish, head, base)
         source = self._source
         if source is None or source.id == base.id:
-            return outcome.attempt([], [])
+            return outcome.attempt([], [], is_merged=True)
         if self._wish.squash_meta is None:
             return self._replay(outcome, self._unmerged(head), source.id)
         return self._squash(outcome, self._wish.squash_meta, base, source, (source.id,))
