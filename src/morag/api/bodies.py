@@ -3,6 +3,9 @@
 Unknown fields are ignored, but not in commit metadata: a misspelt field there would be lost
 silently. Numbers may come as text, texts as numbers, and whatever follows the JSON is not read:
 the original takes all that (`model/forgiving.py`). Bodies that are as they should be cost nothing.
+
+Names, hashes, keys and times in a body are checked while it is read: that something is wrong with
+the body is told before anything else is looked at.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ from msgspec import Struct
 from morag.errors import BadRequest
 from morag.model.content import Content
 from morag.model.forgiving import converted
-from morag.model.keys import ContentKey
+from morag.model.keys import ContentKey, check_elements
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.meta import CommitMeta
+from morag.model.names import check_hash, check_reference_name
 from morag.model.operations import Delete, Operation, Put, Unchanged
+from morag.model.times import parse_instant
+from morag.service.places import check_hash_or_relative
 
 T = TypeVar("T")
 
@@ -40,12 +46,6 @@ class Body(Generic[T]):
             found: T | None = self._decoder.decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
             found = self._read_forgivingly(body, problem)
-        return found
-
-    def required(self, where: str, found: T | None) -> T:
-        """What was read, if there was anything to read."""
-        if found is None:
-            raise BadRequest(f"{where}: must not be null")
         return found
 
     def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
@@ -72,6 +72,11 @@ class CommitMetaBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     committer: str | None = None
     commit_time: str | None = None
     parent_commit_hashes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for time in (self.author_time, self.commit_time):
+            if time is not None:
+                parse_instant(time)
 
     def meta(self) -> CommitMeta:
         return CommitMeta(
@@ -115,6 +120,10 @@ class CommitBody(Struct, frozen=True, rename="camel"):
     commit_meta: CommitMetaBody
     operations: tuple[PutBody | Delete | Unchanged, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for operation in self.operations or ():
+            check_elements("Content key", operation.key.elements)
+
     def changes(self) -> list[Operation]:
         """Expected content is not looked at, as ever: the expected hash says more."""
         return [
@@ -123,21 +132,44 @@ class CommitBody(Struct, frozen=True, rename="camel"):
         ]
 
 
-class BranchBody(Struct, frozen=True, tag="BRANCH", tag_field="type"):
+class NamedBody(Struct, frozen=True):
+    """What branches and tags share."""
+
     name: str
     hash: str | None = None
 
+    def __post_init__(self) -> None:
+        check_reference_name(self.name)
+        if self.hash:
+            check_hash_or_relative(self.hash)
 
-class TagBody(Struct, frozen=True, tag="TAG", tag_field="type"):
-    name: str
-    hash: str | None = None
+
+class BranchBody(NamedBody, frozen=True, tag="BRANCH", tag_field="type"):
+    pass
+
+
+class TagBody(NamedBody, frozen=True, tag="TAG", tag_field="type"):
+    pass
 
 
 class DetachedBody(Struct, frozen=True, tag="DETACHED", tag_field="type"):
     hash: str
 
+    def __post_init__(self) -> None:
+        check_hash_or_relative(self.hash)
+
 
 ReferenceBody: TypeAlias = BranchBody | TagBody | DetachedBody
+
+
+class MergeKeyBodyV1(Struct, frozen=True, rename="camel"):
+    """Version 1 knows no resolved contents: what a client sends as such is not looked at."""
+
+    key: ContentKey
+    merge_behavior: MergeBehavior
+
+    def rule(self) -> MergeKey:
+        return MergeKey(self.key, self.merge_behavior)
 
 
 class MergeKeyBody(Struct, frozen=True, rename="camel"):
@@ -149,49 +181,79 @@ class MergeKeyBody(Struct, frozen=True, rename="camel"):
     resolved_documentation: Documentation | None = None
     metadata: tuple[ContentMetadata, ...] | None = None
 
+    def rule(self) -> MergeKey:
+        return MergeKey(
+            self.key, self.merge_behavior, self.expected_target_content, self.resolved_content
+        )
+
 
 class Bringing(Struct, frozen=True, kw_only=True, rename="camel"):
     """What merges and transplants share. The flags are spelt with `is`, and only so."""
 
     from_ref_name: str
-    key_merge_modes: tuple[MergeKeyBody, ...] | None = None
     default_key_merge_mode: MergeBehavior | None = None
     is_dry_run: bool | None = None
     is_fetch_additional_info: bool | None = None
     is_return_conflict_as_result: bool | None = None
-
-    def rules(self) -> tuple[MergeKey, ...]:
-        return tuple(
-            MergeKey(
-                mode.key, mode.merge_behavior, mode.expected_target_content, mode.resolved_content
-            )
-            for mode in self.key_merge_modes or ()
-        )
 
 
 class MergeBody(Bringing, frozen=True, kw_only=True, rename="camel"):
     from_hash: str | None = None
     message: str | None = None
     commit_meta: CommitMetaBody | None = None
+    key_merge_modes: tuple[MergeKeyBody, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_hash:
+            check_hash_or_relative(self.from_hash)
 
 
 class MergeBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
     from_hash: str
     keep_individual_commits: bool | None = None
+    key_merge_modes: tuple[MergeKeyBodyV1, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_hash(self.from_hash)
 
 
 class TransplantBody(Bringing, frozen=True, kw_only=True, rename="camel"):
     hashes_to_transplant: tuple[str, ...] | None = None
     message: str | None = None
+    key_merge_modes: tuple[MergeKeyBody, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for hash in self.hashes_to_transplant or ():
+            check_hash_or_relative(hash)
 
 
 class TransplantBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
     hashes_to_transplant: tuple[str, ...] | None = None
     keep_individual_commits: bool | None = None
+    key_merge_modes: tuple[MergeKeyBodyV1, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for hash in self.hashes_to_transplant or ():
+            check_hash(hash)
+
+
+AnyBringing: TypeAlias = MergeBody | MergeBodyV1 | TransplantBody | TransplantBodyV1
+
+
+class RequestedKey(Struct, frozen=True):
+    """A key to look for. One without elements is no mistake: it is never found."""
+
+    elements: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_elements("Content key", self.elements)
 
 
 class KeysBody(Struct, frozen=True, rename="camel"):
-    requested_keys: tuple[ContentKey, ...] | None = None
+    requested_keys: tuple[RequestedKey, ...] | None = None
+
+    def keys(self) -> list[ContentKey]:
+        return [ContentKey(key.elements) for key in self.requested_keys or () if key.elements]
 
 
 class NamespaceUpdateBody(Struct, frozen=True, rename="camel"):

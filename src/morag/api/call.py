@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -11,7 +11,8 @@ from morag.api.http import Request, Response
 from morag.api.later import Answer, InLane, InThread, InTurn
 from morag.api.query import Query
 from morag.errors import BadRequest
-from morag.service.places import Asked, asked_beside, asked_in_path
+from morag.model.names import check_hash
+from morag.service.places import Asked, asked_in_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,14 +22,10 @@ if TYPE_CHECKING:
     from morag.service.service import Service
     from morag.versions.lanes import Request as LaneRequest
 
-T = TypeVar("T")
-
 Handler: TypeAlias = Callable[["Call"], Answer]
 
 _JSON: Final = ((b"content-type", b"application/json;charset=UTF-8"),)
 _ENCODER: Final = msgspec.json.Encoder()
-_SAID_LATER: Final = ("Illegal value", "'*' relative")
-"""What is no question of grammar is told without the parameter's name."""
 NO_CONTENT: Final = Response(204)
 
 
@@ -70,38 +67,27 @@ class Call:
         """For what changes a branch."""
         return InLane(self.service.repository, request, answer, self.render)
 
-    def place(self, where: str, parameter: str = "ref") -> Asked:
-        """The ref spec in the path. `-` stands for the default branch."""
-        asked = checked(where, asked_in_path, self.parameters[parameter])
+    def place(self, parameter: str = "ref") -> Asked:
+        """The ref spec in the path, which was checked. `-` stands for the default branch."""
+        asked = asked_in_path(self.parameters[parameter])
         if asked.name == "-":
-            return Asked(self.service.repository.default_branch, asked.hash, asked.relatives)
+            return Asked(self.service.repository.default_branch, asked.hash)
         return asked
 
-    def target(self, where: str, parameter: str = "ref") -> Asked:
+    def target(self, parameter: str = "ref") -> Asked:
         """What a change is applied to. If-Match stands in for a hash that the path leaves out."""
-        asked = self.place(where, parameter)
-        return asked if asked.names_a_commit else self._matched(asked.name) or asked
+        asked = self.place(parameter)
+        return asked if asked.names_a_commit else Asked(asked.name, self.matched() or "")
 
-    def expected(self, name: str, hash: str | None) -> Asked:
-        """The same for version 1, where the hash is a parameter."""
-        return asked_beside(name, hash) if hash is not None else self._matched(name) or Asked(name)
-
-    def _matched(self, name: str | None) -> Asked | None:
+    def matched(self) -> str | None:
+        """The hash in If-Match, if there is one."""
         tag = self.request.header(b"if-match")
         if tag is None or tag == "*":
             return None
-        hash = tag.removeprefix("W/").strip('"')
-        return checked("If-Match", lambda text: asked_beside(name, text), hash)
-
-
-def checked(where: str, read: Callable[[str], T], text: str) -> T:
-    """Read a parameter; what is wrong with it is told with its name."""
-    try:
-        return read(text)
-    except BadRequest as problem:
-        if str(problem).startswith(_SAID_LATER):
-            raise
-        raise BadRequest(f"{where}: {problem}") from None
+        try:
+            return check_hash(tag.removeprefix("W/").strip('"'))
+        except BadRequest as problem:
+            raise BadRequest(f"If-Match: {problem}") from None
 
 
 def ok(body: Any) -> Response:

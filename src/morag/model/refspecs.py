@@ -35,6 +35,7 @@ _HASH_OR_RELATIVE: Final = re.compile(r"([^~^*]*)([~^*].*)?", re.DOTALL)
 _RELATIVE: Final = re.compile(
     r"([~^*])([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z|[0-9]+)"
 )
+_RELATIVES: Final = re.compile(f"(?:{_RELATIVE.pattern})*")
 
 
 class RelativeKind(Enum):
@@ -85,48 +86,64 @@ class RefSpec(Struct, frozen=True):
 
 def parse_ref_spec(text: str) -> RefSpec:
     """Read `name`, `name@`, `name@hash` or `@hash`, each with any number of relative parts."""
-    found = _REF_SPEC.fullmatch(text)
-    if found is None:
-        raise BadRequest(REF_SPEC_RULE)
-    name, hash, steps = found.groups()
-    try:
-        if name:
-            check_reference_name(name)
-        hash = check_hash(hash) if hash else None
-    except BadRequest:
-        raise BadRequest(REF_SPEC_RULE) from None
-    relatives = _relatives(steps, REF_SPEC_RULE)
-    if not (name or hash or relatives):
+    name, hash, steps = split_ref_spec(text)
+    if not (name or hash or steps):
         raise BadRequest(
             "Either name or commit ID with optional relative commit spec or both must be supplied"
         )
-    return RefSpec(name or None, hash, relatives)
+    return RefSpec(name or None, hash or None, parse_relatives(steps))
 
 
 def parse_hash_or_relative(text: str) -> RefSpec:
     """Read a hash, relative parts, or both, where the name of the reference is said elsewhere."""
+    hash, steps = split_hash_or_relative(text)
+    return RefSpec(None, hash or None, parse_relatives(steps))
+
+
+def split_ref_spec(text: str) -> tuple[str, str, str]:
+    """The name, the hash and the relative parts of what is a ref spec by its grammar.
+
+    A part that is left out is empty. Whether the numbers and times can be is not looked at.
+    """
+    found = _REF_SPEC.fullmatch(text)
+    if found is None:
+        raise BadRequest(REF_SPEC_RULE)
+    name, hash, steps = (part or "" for part in found.groups())
+    try:
+        if name:
+            check_reference_name(name)
+        return name, *_checked(hash, steps)
+    except BadRequest:
+        raise BadRequest(REF_SPEC_RULE) from None
+
+
+def split_hash_or_relative(text: str) -> tuple[str, str]:
+    """The same without a name."""
     found = _HASH_OR_RELATIVE.fullmatch(text)
     if found is None or not text:
         raise BadRequest(HASH_OR_RELATIVE_RULE)
-    hash, steps = found.groups()
+    hash, steps = (part or "" for part in found.groups())
     try:
-        hash = check_hash(hash) if hash else None
+        return _checked(hash, steps)
     except BadRequest:
         raise BadRequest(HASH_OR_RELATIVE_RULE) from None
-    return RefSpec(None, hash, _relatives(steps, HASH_OR_RELATIVE_RULE))
 
 
-def _relatives(text: str | None, rule: str) -> tuple[Relative, ...]:
-    steps: list[Relative] = []
-    position = 0
-    text = text or ""
-    while position < len(text):
-        found = _RELATIVE.match(text, position)
-        if found is None:
-            raise BadRequest(rule)
-        steps.append(_relative(RelativeKind(found[1]), found[2]))
-        position = found.end()
-    return tuple(steps)
+def parse_relatives(steps: str) -> tuple[Relative, ...]:
+    """Read relative parts, one after the other."""
+    return tuple(_relative(RelativeKind(found[1]), found[2]) for found in _RELATIVE.finditer(steps))
+
+
+def last_relative(steps: str) -> str:
+    """The last one of the relative parts, or nothing."""
+    found = [part[0] for part in _RELATIVE.finditer(steps)]
+    return found[-1] if found else ""
+
+
+def _checked(hash: str, steps: str) -> tuple[str, str]:
+    if steps and not _RELATIVES.fullmatch(steps):
+        raise BadRequest(HASH_OR_RELATIVE_RULE)
+    return check_hash(hash) if hash else "", steps
 
 
 def _relative(kind: RelativeKind, text: str) -> Relative:

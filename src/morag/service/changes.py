@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from morag.errors import BadRequest
+from morag.errors import BadRequest, ReferenceNotFound
+from morag.model.meta import check_client_meta
 from morag.model.operations import Delete, Put
 from morag.model.refspecs import RefSpec
 
@@ -31,6 +32,7 @@ class Changes:
         self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
     ) -> CommitRequest:
         """A commit that only has to join the lane of its branch."""
+        check_client_meta(meta)
         place = self._target(target, "commit")
         with self._target_first(place):
             self._check_types(place, operations)
@@ -39,6 +41,8 @@ class Changes:
             )
 
     def merge_request(self, source: Asked, target: Asked, options: MergeOptions) -> MergeRequest:
+        if options.meta is not None:
+            check_client_meta(options.meta)
         found = self._places.write(source, what="Source hash")
         place = self._target(target, "merge")
         named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
@@ -62,7 +66,7 @@ class Changes:
         """That the expected commit is not on the branch is told before all other mistakes."""
         try:
             yield
-        except BadRequest:
+        except (BadRequest, ReferenceNotFound):
             self._repository.check_on(place.name, place.hash)
             raise
 

@@ -108,9 +108,7 @@ class Listings:
         place = self._places.read(start, what)
         last = None
         if until is not None:
-            # A hash alone need not exist: then it is never met.
-            known = until.hash is not None and not until.relatives
-            last = until.hash if known else self._places.read(until, "Oldest hash").hash
+            last = self._places.hash(until, "Oldest hash")  # If there is none, it is never met.
         listing = self._repository.history.log(place, with_operations=with_operations)
         if filter:
             from morag.service.filters import log_filter

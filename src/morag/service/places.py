@@ -14,9 +14,10 @@ from morag.model.refspecs import (
     HASH_OR_RELATIVE_RULE,
     REF_SPEC_RULE,
     RefSpec,
-    Relative,
-    parse_hash_or_relative,
-    parse_ref_spec,
+    last_relative,
+    parse_relatives,
+    split_hash_or_relative,
+    split_ref_spec,
 )
 
 if TYPE_CHECKING:
@@ -32,17 +33,17 @@ _WHOLE_SECOND: Final = re.compile(r"\*[0-9]{4}-[0-9-]+T[0-9:]+Z")
 class Asked(Struct, frozen=True):
     """A place as a client names it: by reference, by hash and steps from there, or both.
 
-    No name stands for the default branch, `DETACHED` for no reference at all.
+    No name stands for the default branch, `DETACHED` for no reference at all. The hash and its
+    steps are read when the reference was found, and no sooner: a client hears of that first.
     """
 
     name: str | None = None
-    hash: str | None = None
-    relatives: tuple[Relative, ...] = ()
+    hash: str = ""
 
     @property
     def names_a_commit(self) -> bool:
         """Whether it says more than the reference alone."""
-        return self.hash is not None or bool(self.relatives)
+        return bool(self.hash)
 
 
 class Place(Struct, frozen=True):
@@ -53,20 +54,26 @@ class Place(Struct, frozen=True):
     hash: str
 
 
+def check_ref_spec(text: str) -> None:
+    """Refuse what breaks the grammar of ref specs."""
+    split_ref_spec(text)
+    _check_times(text, REF_SPEC_RULE)
+
+
+def check_hash_or_relative(text: str) -> None:
+    """Refuse what breaks the grammar of hashes with steps."""
+    split_hash_or_relative(text)
+    _check_times(text, HASH_OR_RELATIVE_RULE)
+
+
 def asked_in_path(text: str) -> Asked:
     """Read a ref spec such as `main@HASH~1`. Of several steps only the last one counts, as ever."""
-    _check_times(text, REF_SPEC_RULE)
-    spec = parse_ref_spec(text)
-    return Asked(spec.name or DETACHED, spec.hash, spec.relatives[-1:])
-
-
-def asked_beside(name: str | None, hash: str | None) -> Asked:
-    """Read a hash with optional steps that stands beside the name of its reference."""
-    if not hash:
-        return Asked(name)
-    _check_times(hash, HASH_OR_RELATIVE_RULE)
-    spec = parse_hash_or_relative(hash)
-    return Asked(name, spec.hash, spec.relatives)
+    name, hash, steps = split_ref_spec(text)
+    if not (name or hash or steps):
+        raise BadRequest(
+            "Either name or commit ID with optional relative commit spec or both must be supplied"
+        )
+    return Asked(name or DETACHED, hash + last_relative(steps))
 
 
 class Places:
@@ -78,13 +85,22 @@ class Places:
         """The commit to read. That it is on the reference beside it is not checked."""
         name = self._name(asked)
         if name == DETACHED:
-            _check_even(asked.hash)
-            _check_unambiguous(asked, what)
-            return self._repository.resolve(RefSpec(None, asked.hash, asked.relatives))
-        if asked.hash is not None and len(asked.hash) % 2:
-            self._repository.references.get(name)
-            _check_even(asked.hash)
-        return self._repository.resolve(RefSpec(name, asked.hash, asked.relatives))
+            commit = _commit(asked)
+            _check_unambiguous(commit, what)
+            return self._repository.resolve(commit)
+        try:
+            commit = _commit(asked)
+        except BadRequest:
+            self._repository.references.get(name)  # That it is not there is told first.
+            raise
+        return self._repository.resolve(RefSpec(name, commit.hash, commit.relatives))
+
+    def hash(self, asked: Asked, what: str) -> str:
+        """The hash of a commit. One that is said without steps need not exist."""
+        commit = _commit(asked)
+        if commit.hash is not None and not commit.relatives:
+            return commit.hash
+        return self.read(asked, what).hash
 
     def write(
         self,
@@ -100,14 +116,12 @@ class Places:
         """
         name = self._name(asked)
         kind = DETACHED if name == DETACHED else self._repository.references.get(name).type
-        _check_even(asked.hash)
+        commit = _commit(asked)
         if kind not in allowed:
             raise BadRequest(f"{who} must be {_NAMES[allowed]}.")
-        _check_unambiguous(asked, what)
-        assert asked.hash is not None, "the check demands it"
-        hash = asked.hash
-        if asked.relatives:
-            hash = self._repository.resolve(RefSpec(None, hash, asked.relatives)).hash
+        _check_unambiguous(commit, what)
+        assert commit.hash is not None, "the check demands it"
+        hash = self._repository.resolve(commit).hash if commit.relatives else commit.hash
         return Place(kind, name, hash)
 
     def _name(self, asked: Asked) -> str:
@@ -129,18 +143,24 @@ def reference_of(place: Resolved) -> Reference:
 _NAMES: Final = {("BRANCH",): "a branch", ("BRANCH", "TAG"): "a branch or a tag"}
 
 
-def _check_unambiguous(asked: Asked, what: str) -> None:
-    """Refuse what would mean another commit as soon as the reference moves."""
-    if not asked.names_a_commit:
-        raise BadRequest(f"{what} must be provided.")
-    if asked.hash is None:
-        raise BadRequest(f"{what} must contain a starting commit ID.")
-
-
-def _check_even(hash: str | None) -> None:
-    """Half a byte is no part of a hash. Told after the reference was found, as ever."""
-    if hash is not None and len(hash) % 2:
+def _commit(asked: Asked) -> RefSpec:
+    """The hash and the steps, or neither. Half a byte is no part of a hash."""
+    if not asked.hash:
+        return RefSpec()
+    try:
+        hash, steps = split_hash_or_relative(asked.hash)
+    except BadRequest as problem:
+        raise BadRequest(f"{problem} [{asked.hash}]") from None
+    if len(hash) % 2:
         raise BadRequest(f"hash length needs to be a multiple of two, was {len(hash)}")
+    return RefSpec(None, hash or None, parse_relatives(steps))
+
+
+def _check_unambiguous(commit: RefSpec, what: str) -> None:
+    """Refuse what would mean another commit as soon as the reference moves."""
+    if commit.hash is None:
+        missing = "contain a starting commit ID" if commit.relatives else "be provided"
+        raise BadRequest(f"{what} must {missing}.")
 
 
 def _check_times(text: str, rule: str) -> None:

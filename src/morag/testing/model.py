@@ -366,11 +366,7 @@ class Model:
             if self.namespace_validation:
                 _check_namespaces(applied.state, *_came_and_went(applied.state, commit.changes))
             before = self.state(commit.parent)
-            differences = {
-                k: (before.get(k), change)
-                for k, change in commit.changes.items()
-                if not (before.get(k) == change == applied.state.get(k))
-            }
+            differences = {k: (before.get(k), change) for k, change in commit.changes.items()}
             applied.take(differences, rules, drop_always=False)
             if applied.changes:
                 planned.append(Planned(commit.message, applied.changes, applied.state))
@@ -402,7 +398,7 @@ class _Applied:
             dropped |= more
         self.touched |= differences.keys()
         self.changes = {}
-        ours, clashes = self.state, dict(self.clashes)
+        ours = self.state
         for key, (was, now) in differences.items():
             if key not in dropped and self._applies(key, ours.get(key), was, now, rules):
                 if isinstance(now, Content):
@@ -414,9 +410,6 @@ class _Applied:
             if key not in self.changes and key not in differences:
                 self.touched |= {key}
                 self.changes[key] = Removed(type(ours[key]))
-        if self.replays and self.clashes != clashes:
-            self.changes = {}  # What follows is tried without this commit.
-            return
         self.state = {**_without(ours, self.changes), **puts}
 
     def _renamed_otherwise(
@@ -457,7 +450,7 @@ class _Applied:
     ) -> bool:
         clash: ConflictType | None
         if was is not None and isinstance(now, Content) and was.id != now.id and self.replays:
-            clash = _replaced(ours, was, now)
+            clash = _replaced(ours, now)
         elif was is not None:
             clash = _mismatch(ours, was)
         else:
@@ -487,14 +480,9 @@ def _mismatch(there: Content | None, wanted: Content | None) -> ConflictType | N
     return None if there == wanted else ConflictType.VALUE_DIFFERS
 
 
-def _replaced(there: Content | None, was: Content, now: Content) -> ConflictType:
+def _replaced(there: Content | None, now: Content) -> ConflictType:
     """A commit that put another content in the place of one never finds what it should."""
-    found = _mismatch(there, was)
-    if found in (ConflictType.KEY_DOES_NOT_EXIST, ConflictType.PAYLOAD_DIFFERS):
-        return found
-    assert there is not None, "that would have been told"
-    same = there.id == now.id
-    return ConflictType.VALUE_DIFFERS if same else ConflictType.CONTENT_ID_DIFFERS
+    return _mismatch(there, now) or ConflictType.VALUE_DIFFERS
 
 
 def _created(

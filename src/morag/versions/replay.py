@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from morag.index.layered import index_of
-from morag.index.ops import exists, value_of
+from morag.index.ops import exists
 from morag.logic import history
 from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
 from morag.versions.metas import meta_of
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from morag.backend.base import ObjId
     from morag.index.diff import Difference
-    from morag.index.layered import CommitIndex
     from morag.model.keys import ContentKey
     from morag.model.merging import MergedKey
     from morag.model.meta import CommitMeta
@@ -62,36 +61,23 @@ class Replay:
         check_target_namespaces(self._persist, target, index_of(self._persist, source).operations())
         changes = SourceChanges(
             self._persist,
-            self._operations(source, target),
+            self._operations(source),
             self._rules,
             self._details,
             drop_always=False,
         )
-        clashes = self._clashes()
         built = changes.build(head, self._meta(meta_of(source)))
-        if not built.changes or self._clashes() != clashes:
-            return head  # After a conflict nothing is written; what follows is tried without it.
+        if not built.changes:
+            return head
         objects = [*changes.values, *built.indexes, built.commit]
         self._persist.stage(objects)  # The next commit builds on these.
         self.commits.append(built.commit)
         self.objects += objects
         return built.commit
 
-    def _clashes(self) -> dict[ContentKey, MergedKey]:
-        return {key: detail for key, detail in self._details.items() if detail.conflict is not None}
-
-    def _operations(self, source: Commit, target: CommitIndex) -> Iterator[Difference]:
-        """The commit's own operations, each with what its key held before.
-
-        Those that put what was there already, and is there on the target, are no change.
-        """
+    def _operations(self, source: Commit) -> Iterator[Difference]:
+        """The commit's own operations, each with what its key held before."""
         parent = history.head_commit(self._persist, source.parent)
         before = index_of(self._persist, parent)
         for key, op in index_of(self._persist, source).operations():
-            was, now = before.get(key), op if exists(op) else None
-            if not (was and now and value_of(was) == value_of(now) == _value(target.get(key))):
-                yield key, was, now
-
-
-def _value(op: bytes | None) -> ObjId | None:
-    return None if op is None else value_of(op)
+            yield key, before.get(key), op if exists(op) else None

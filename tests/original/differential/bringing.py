@@ -10,15 +10,14 @@ from tests.original.differential.asking import Asking, key_json
 from tests.original.differential.known import (
     EMPTY_MERGE,
     EQUAL_BASES,
+    LOST_KEY,
     MERGED_RENAME,
-    SAME_KEY_AGAIN,
 )
 from tests.original.differential.requests import Request
 from tests.original.differential.symbols import ORIGINAL
 from tests.original.differential.vocabulary import BEHAVIORS, MESSAGES, content, meta, some_key
 
 if TYPE_CHECKING:
-    from tests.original.differential.pair import Reply
     from tests.original.differential.symbols import Json
     from tests.original.differential.vocabulary import Key
 
@@ -47,8 +46,7 @@ class Bringing(Asking):
         if self.chance(0.2):
             body["message"] = self.one(MESSAGES)
         request = self.bringing("merge", target, v1=v1).with_json(body)
-        doubtful = self.is_of_nothing(request) or self.is_a_rename(request, [], target)
-        if not doubtful and not self.has_equal_bases(hash, target):
+        if not self.is_doubtful(request, target):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def transplant(self) -> None:
@@ -77,7 +75,8 @@ class Bringing(Asking):
         request = self.bringing("transplant", target, v1=v1).with_json(body)
         if v1 and self.chance(0.3):
             request = request.with_query(message=self.one(MESSAGES))
-        if not self.is_a_rename(request, picked, target) and not self.breaks(request):
+        moved = self.moved_by_transplant(picked)
+        if not self.is_a_rename(request, moved, target) and not self.breaks(request):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def bringing(self, verb: str, target: str, *, v1: bool) -> Request:
@@ -129,34 +128,38 @@ class Bringing(Asking):
 
     # What the original gets wrong
 
-    def is_of_nothing(self, request: Request) -> bool:
-        """Whether the original would empty the target. Then Morag alone is asked, and must not."""
-        source = request.json.get("fromHash")
-        if source is None or self.pair.twins:
+    def is_doubtful(self, request: Request, target: str) -> bool:
+        """Whether the original does not merge as it should."""
+        spec = request.json.get("fromHash")
+        source = self.world.commit(spec) if spec is not None and not self.pair.twins else None
+        if source is None:
             return False
-        place = self.path("trees", f"@{source}", "history")
-        log = self.pair.ask(Request("GET", place, (("max-records", "1"),)))
-        if not log.ok or log.json["logEntries"]:
-            return False
+        if source.hash == self.world.nothing:
+            self.merge_nothing(request)
+            return True
+        moved = self.moved_by_merge(request, source.hash)
+        return self.is_a_rename(request, moved, target) or self.has_equal_bases(source.hash, target)
+
+    def merge_nothing(self, request: Request) -> None:
+        """The original would empty the target. Morag alone is asked, and must not."""
         reply = self.pair.ask_one(request)
         if reply.status >= 500 or (reply.status == 200 and reply.json["wasApplied"]):
-            self.pair.blame(request, f"a merge of nothing did something: {reply}")
+            self.pair.blame(request, "a merge of nothing did something")
         self.pair.known.count(EMPTY_MERGE)
         self.world.refresh()
-        return True
 
     def breaks(self, request: Request) -> bool:
-        """Whether the original fails where a key comes back under its old content id."""
+        """Whether the original fails on a key that it has left out before."""
         flags = {"isDryRun": True, "isReturnConflictAsResult": True}
         dry = self.pair.ask_one(request.with_json(request.json | flags), ORIGINAL)
         broken = dry.status == 500 and "expectedId" in dry.json["message"]
         if broken:
-            self.pair.known.count(SAME_KEY_AGAIN)
+            self.pair.known.count(LOST_KEY)
         return broken
 
     def has_equal_bases(self, source: str, target: str) -> bool:
         """Whether two commits are as good as merge bases as can be."""
-        if target not in self.world.references or source not in self.world.hashes:
+        if target not in self.world.references:
             return False
         ranks = self.world.base_ranks(source, self.world.head(target))
         equal = ranks.count(max(ranks, default=0)) > 1
@@ -194,37 +197,29 @@ class Bringing(Asking):
         made = Request("POST", self.path("trees"), (("name", name), ("type", "BRANCH")))
         self.pair.ask(made.with_json({"type": "DETACHED", "hash": at}))
 
-    def is_a_rename(self, request: Request, hashes: list[str], target: str) -> bool:
+    def is_a_rename(self, request: Request, moved: dict[Key, Key], target: str) -> bool:
         """Whether the original would lose a table. Then Morag alone is asked, and must not."""
-        if self.pair.twins:
-            return False
-        moved = self.renamed(request, hashes)
         if moved and target in self.world.references and _is_plain(request.json):
             self.try_rename(request.json, moved, self.world.head(target))
         return bool(moved)
 
-    def renamed(self, request: Request, hashes: list[str]) -> dict[Key, Key]:
-        if hashes:
-            steps: dict[Key, Key] = {}
-            for hash in hashes:
-                log = self.world.log(hash) if hash in self.world.hashes else []
-                for entry in log[:1]:
-                    self.world.state(entry.parents[0])
-                    steps |= self.world.renames(entry.parents[0], hash)
-            return steps
-        body = request.json
-        source = body.get("fromHash")
-        if source not in self.world.hashes or not self.world.may_have_renames(source):
+    def moved_by_merge(self, request: Request, source: str) -> dict[Key, Key]:
+        """What was renamed since the merge base, as far as Morag tells it."""
+        if not self.world.may_have_renames(source):
             return {}
-        found = self.dry(request)
-        if found.status != 200:
-            return {}
-        return self.world.renames(found.json["commonAncestor"], source)
-
-    def dry(self, request: Request) -> Reply:
-        """Ask for the merge base. The original may report a rename as a conflict here, too."""
         flags = {"isDryRun": True, "isReturnConflictAsResult": True}
-        return self.pair.ask_one(request.with_json(request.json | flags))
+        found = self.pair.ask_one(request.with_json(request.json | flags))
+        return self.world.renames(found.json["commonAncestor"], source) if found.ok else {}
+
+    def moved_by_transplant(self, specs: list[str]) -> dict[Key, Key]:
+        moved: dict[Key, Key] = {}
+        for spec in specs if not self.pair.twins else []:
+            commit = self.world.commit(spec)
+            if commit is not None and commit.parents:
+                self.world.state(commit.parents[0])
+                self.world.state(commit.hash)
+                moved |= self.world.renames(commit.parents[0], commit.hash)
+        return moved
 
     def try_rename(self, body: Json, moved: dict[Key, Key], head: str) -> None:
         """Do it in Morag on a branch of its own: the old key is gone, the new one has it all."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TYPE_CHANGE: Final = "type change"
 MERGED_RENAME: Final = "merged rename"
 EMPTY_MERGE: Final = "merge of nothing"
-SAME_KEY_AGAIN: Final = "key that came back"
+LOST_KEY: Final = "transplant that loses a key"
 EQUAL_BASES: Final = "equal merge bases"
 BAD_INPUT: Final = "500 to bad input"
 BAD_FILTER: Final = "bad filter of nothing"
@@ -38,9 +38,9 @@ REASONS: Final = {
         "A merge from before the first commit: the original deletes all that the target has. In"
         " Morag there is nothing to merge. Only Morag is asked."
     ),
-    SAME_KEY_AGAIN: (
-        "A transplant of a commit that puts back what was deleted, under the same content id: the"
-        " original answers 500. Not asked of either, once a dry run of the original has failed."
+    LOST_KEY: (
+        "A transplant in which one commit creates what the target has already, and a later one"
+        " deletes it: the original answers 500. Not asked, once a dry run of it has failed."
     ),
     EQUAL_BASES: (
         "Criss-cross merges leave two merge bases of equal rank: which one the original takes is"

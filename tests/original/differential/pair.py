@@ -72,6 +72,7 @@ class Pair:
         self.tail: deque[str] = deque(maxlen=_TAIL)
         self._sides = Connection(original, ORIGINAL), Connection(morag, MORAG)
         self._comparison = Comparison(self.symbols)
+        self._last = Answer(0, {}, b"")
 
     def __enter__(self) -> Pair:
         return self
@@ -98,14 +99,14 @@ class Pair:
 
     def ask_one(self, request: Request, side: int = MORAG) -> Reply:
         """Ask Morag alone, for something that the original gets wrong, or the original alone."""
-        answer = self._sides[side].send(request, self.symbols)
+        self._last = answer = self._sides[side].send(request, self.symbols)
         self.tail.append(f"--- {answer.status} {request}")
         return Reply(answer.status, self.symbols.symbolic(answer.json, side), same=True)
 
     def blame(self, request: Request, why: str) -> None:
-        """Note that Morag alone did something wrong."""
-        answer = self._sides[MORAG].send(request, self.symbols)
-        self.differences.append(Difference(request, [why], answer, answer, tuple(self.tail)))
+        """Note that the last answer, which one gave alone, is wrong."""
+        answers = (Answer(0, {}, b"was not asked"), self._last)
+        self.differences.append(Difference(request, [why], *answers, tuple(self.tail)))
 
     def _differences(self, request: Request, here: Answer, there: Answer) -> list[str]:
         if here.status == 500 and refused(there):

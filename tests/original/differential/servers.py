@@ -35,9 +35,13 @@ class Running:
         addresses: SimpleQueue[str | None] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(addresses,), daemon=True)
         self._reader.start()
-        address = addresses.get(timeout=_START_SECONDS)
-        if address is None:
-            raise RuntimeError(f"a server ended at once\n{self.end_of_log()}")
+        try:
+            address = addresses.get(timeout=_START_SECONDS)
+            if address is None:
+                raise RuntimeError("the server ended at once")
+        except BaseException as failure:
+            self.__exit__(type(failure), failure, None)
+            raise
         return address
 
     def __exit__(

@@ -108,6 +108,20 @@ class World:
         found: list[Json] = reply.json[items]
         return found
 
+    def commit(self, spec: str) -> Logged | None:
+        """The commit that a hash stands for, perhaps with a relative part, if there is one.
+
+        It is `nothing` for the place before the first commit.
+        """
+        query = (("max-records", "1"),)
+        reply = self._pair.ask(Request("GET", path("trees", f"@{spec}", "history"), query))
+        if not reply.ok:
+            return None
+        for entry in reply.json["logEntries"]:
+            meta = entry["commitMeta"]
+            return Logged(meta["hash"], meta["parentCommitHashes"])
+        return Logged(self.nothing, [])
+
     def renames(self, before: str, after: str) -> dict[Key, Key]:
         """Keys that hold, at the later commit, what other keys held at the earlier one."""
         later = self.state(after)

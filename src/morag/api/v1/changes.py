@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from morag.api import bodies
 from morag.api.call import ok
-from morag.api.checks import reference_name, required, some
+from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
-from morag.api.reading import options_of, source_name, transplanted
-from morag.api.v1.declared import EXPECTED_HASH, endpoint, expected, single
+from morag.api.reading import options_of
+from morag.api.v1.declared import EXPECTED_HASH, endpoint, expected_hash, single
 from morag.api.v1_answers import MergedV1, ReferenceV1
 from morag.errors import BadRequest
 from morag.model.meta import CommitMeta
-from morag.model.names import check_hash
 from morag.model.references import Reference
-from morag.service.places import asked_beside
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -35,14 +34,15 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
-    where = "commitMultipleOperations"
     body = bodies.COMMIT.read(call.request.body)
-    name = reference_name(f"{where}.branchName", call.parameters["name"])
-    target = expected(call, where, name)
-    body = required(f"{where}.operations", body)
-    some(f"{where}.operations.operations", body.operations)
-    changes = body.changes()
-    request = call.service.changes.commit_request(target, changes, body.commit_meta.meta())
+    with Checks("commitMultipleOperations") as check:
+        target = _checked_target(call, check)
+        check.is_there("operations", body)
+        if body is not None:
+            check.not_empty("operations.operations", body.operations)
+    assert body is not None, "checked"
+    meta = body.commit_meta.meta()
+    request = call.service.changes.commit_request(target, body.changes(), meta)
 
     def answer(result: CommitResult) -> Response:
         return single(Reference("BRANCH", request.branch, result.hash))
@@ -60,14 +60,14 @@ def commit(call: Call) -> Answer:
     errors=(404, 409),
 )
 def merge(call: Call) -> Answer:
-    where = "mergeRefIntoBranch"
     body = bodies.MERGE_V1.read(call.request.body)
-    name = reference_name(f"{where}.branchName", call.parameters["name"])
-    target = expected(call, where, name)
-    body = required(f"{where}.merge", body)
-    source = asked_beside(
-        source_name(where, "merge", body.from_ref_name), check_hash(body.from_hash)
-    )
+    with Checks("mergeRefIntoBranch") as check:
+        target = _checked_target(call, check)
+        check.is_there("merge", body)
+        if body is not None:
+            check.source_name("merge.fromRefName", body.from_ref_name)
+    assert body is not None, "checked"
+    source = Asked(body.from_ref_name, body.from_hash)
     if body.keep_individual_commits:
         raise BadRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Merge operations only support "
@@ -87,15 +87,16 @@ def merge(call: Call) -> Answer:
     errors=(404, 409),
 )
 def transplant(call: Call) -> Answer:
-    where = "transplantCommitsIntoBranch"
     body = bodies.TRANSPLANT_V1.read(call.request.body)
-    for hash in (body and body.hashes_to_transplant) or ():
-        check_hash(hash)
-    name = reference_name(f"{where}.branchName", call.parameters["name"])
-    target = expected(call, where, name)
-    body = required(f"{where}.transplant", body)
-    source = source_name(where, "transplant", body.from_ref_name)
-    hashes = transplanted(where, source, body.hashes_to_transplant)
+    with Checks("transplantCommitsIntoBranch") as check:
+        target = _checked_target(call, check)
+        check.is_there("transplant", body)
+        if body is not None:
+            check.source_name("transplant.fromRefName", body.from_ref_name)
+            check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
+    assert body is not None, "checked"
+    source = body.from_ref_name
+    hashes = [Asked(source, hash) for hash in body.hashes_to_transplant or ()]
     if body.keep_individual_commits is False:
         raise BadRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Transplant operations only "
@@ -105,6 +106,12 @@ def transplant(call: Call) -> Answer:
     options = options_of(body, meta, squash=False)
     request = call.service.changes.transplant_request(source, hashes, target, options)
     return call.in_lane(request, _merged)
+
+
+def _checked_target(call: Call, check: Checks) -> Asked:
+    name = call.parameters["name"]
+    check.name("branchName", name)
+    return Asked(name, expected_hash(call, check))
 
 
 def _merged(result: MergeResult) -> Response:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from morag.api import answers, bodies
 from morag.api.answers import KeyedContent
 from morag.api.call import ok
-from morag.api.checks import reference_name, required, some
+from morag.api.checks import Checks
 from morag.api.paths import key_in_path
-from morag.api.v1.declared import HASH_ON_REF, REF, endpoint, on_reference
+from morag.api.v1.declared import HASH_ON_REF, REF, endpoint
 from morag.model.content import Content
-from morag.model.keys import check_key
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.http import Response
     from morag.api.later import Answer
-    from morag.service.places import Asked
 
 
 @endpoint(
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 )
 def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
-    asked = _asked_in_query(call, "getContent")
+    with Checks("getContent") as check:
+        asked = _checked_place(call, check)
     _, content = call.service.contents.get(asked, key)
     return ok(content)
 
@@ -45,13 +45,14 @@ def get_content(call: Call) -> Answer:
     errors=(404,),
 )
 def get_multiple_contents(call: Call) -> Answer:
-    where = "getMultipleContents"
-    body = required(f"{where}.request", bodies.KEYS.read(call.request.body))
-    asked = _asked_in_query(call, where)
-    keys = body.requested_keys or ()
-    some(f"{where}.request.requestedKeys", keys)
-    for key in keys:
-        check_key(key)
+    body = bodies.KEYS.read(call.request.body)
+    with Checks("getMultipleContents") as check:
+        asked = _checked_place(call, check)
+        check.is_there("request", body)
+        if body is not None:
+            check.not_empty("request.requestedKeys", body.requested_keys)
+    assert body is not None, "checked"
+    keys = body.keys()
 
     def work() -> Response:
         _, found = call.service.contents.get_all(asked, keys)
@@ -61,8 +62,8 @@ def get_multiple_contents(call: Call) -> Answer:
     return call.in_thread(work)
 
 
-def _asked_in_query(call: Call, where: str) -> Asked:
-    name = call.query.text("ref")
-    if name is not None:
-        reference_name(f"{where}.ref", name)
-    return on_reference(call, name, f"{where}.hashOnRef")
+def _checked_place(call: Call, check: Checks) -> Asked:
+    name, hash = call.query.text("ref"), call.query.text("hashOnRef")
+    check.name("ref", name)
+    check.hash_or_relative("hashOnRef", hash)
+    return Asked(name, hash or "")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api.call import checked, ok_at
-from morag.api.checks import required
+from morag.api.call import ok_at
 from morag.api.endpoints import Endpoints, Parameter
 from morag.api.v1_answers import ReferenceV1
-from morag.model.names import check_hash
-from morag.service.places import Asked, asked_beside
 from morag.service.references import Described
 
 if TYPE_CHECKING:
     from morag.api.call import Call
+    from morag.api.checks import Checks
     from morag.api.http import Response
     from morag.model.references import Reference
 
@@ -28,24 +26,14 @@ EXPECTED_HASH: Final = Parameter(
 )
 
 
-def beside(name: str | None, where: str, hash: str | None) -> Asked:
-    if hash is None:
-        return Asked(name)
-    return checked(where, lambda text: asked_beside(name, text), hash)
-
-
-def on_reference(call: Call, name: str | None, where: str) -> Asked:
-    return beside(name, where, call.query.text("hashOnRef"))
-
-
-def expected(call: Call, where: str, name: str) -> Asked:
+def expected_hash(call: Call, check: Checks) -> str:
     """The expected hash is a hash and nothing else. If-Match may say it instead."""
-    parameter = f"{where}.expectedHash"
     hash = call.query.text("expectedHash")
-    if hash is not None:
-        checked(parameter, check_hash, hash)
-    asked = call.expected(name, hash)
-    return asked if asked.names_a_commit else required(parameter, None)
+    if hash is None:
+        hash = call.matched()
+    check.is_there("expectedHash", hash)
+    check.hash("expectedHash", hash)
+    return hash or ""
 
 
 def single(reference: Reference) -> Response:

@@ -5,21 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import v1_answers
-from morag.api.call import checked, ok
-from morag.api.checks import reference_name
+from morag.api.call import ok
+from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
-from morag.api.reading import paged
-from morag.api.v1.declared import (
-    HASH_ON_REF,
-    MAX_RECORDS,
-    PAGE_TOKEN,
-    beside,
-    endpoint,
-    on_reference,
-)
+from morag.api.v1.declared import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint
 from morag.api.v1_answers import EntryV1, LogEntryV1
-from morag.model.names import check_hash
 from morag.service.listings import Wanted
 from morag.service.places import DETACHED, Asked
 
@@ -44,13 +35,15 @@ if TYPE_CHECKING:
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
-    query = call.query
-    name = reference_name("getEntries.refName", call.parameters["name"])
-    asked = on_reference(call, name, "getEntries.params.hashOnRef")
-    depth = query.number("namespaceDepth") or 0
+    query, name = call.query, call.parameters["name"]
+    depth, hash = query.number("namespaceDepth") or 0, query.text("hashOnRef")
     wanted = Wanted(
         filter=query.text("filter"), limit=query.limit("maxRecords"), token=query.text("pageToken")
     )
+    with Checks("getEntries") as check:
+        check.name("refName", name)
+        check.hash_or_relative("params.hashOnRef", hash)
+    asked = Asked(name, hash or "")
 
     def work() -> Response:
         _, page = call.service.listings.entries(asked, wanted, depth=depth)
@@ -76,15 +69,16 @@ def get_entries(call: Call) -> Answer:
     errors=(404,),
 )
 def get_log(call: Call) -> Answer:
-    query = call.query
-    name = reference_name("getCommitLog.ref", call.parameters["name"])
-    asked = _at_hash(name, "getCommitLog.params.endHash", query.text("endHash"))
-    oldest, token = query.text("startHash"), query.text("pageToken")
-    until = None
-    if oldest is not None:
-        until = _at_hash(name, "getCommitLog.params.startHash", oldest)
-    start = None if token is None else paged(name, token)
+    query, name = call.query, call.parameters["name"]
     filter, limit, all = query.text("filter"), query.limit("maxRecords"), query.fetches_all()
+    oldest, newest, token = (query.text(one) for one in ("startHash", "endHash", "pageToken"))
+    with Checks("getCommitLog") as check:
+        check.name("ref", name)
+        check.hash("params.startHash", oldest)
+        check.hash_or_relative("params.endHash", newest)
+    asked = Asked(name, newest or "")
+    until = None if oldest is None else Asked(name, oldest)
+    start = None if token is None else Asked(name, token)
 
     def work() -> Response:
         page = call.service.listings.log(
@@ -105,9 +99,9 @@ def get_log(call: Call) -> Answer:
 )
 def get_diff(call: Call) -> Answer:
     one, dots, other = call.parameters["references"].partition("...")
-    if not dots:
+    if not (one and dots and other):
         raise NoSuchPath(call.request.path)
-    before, after = _diffed("fromRef", one), _diffed("toRef", other)
+    before, after = _diffed(one), _diffed(other)
 
     def work() -> Response:
         *_, page = call.service.listings.diff(before, after, Wanted())
@@ -116,15 +110,6 @@ def get_diff(call: Call) -> Answer:
     return call.in_thread(work)
 
 
-def _at_hash(name: str, where: str, hash: str | None) -> Asked:
-    """A commit by its hash: steps from there are not understood here."""
-    return Asked(name, None if hash is None else checked(where, check_hash, hash))
-
-
-def _diffed(which: str, text: str) -> Asked:
-    name, star, hash = text.partition("*")
-    return beside(
-        name or DETACHED,
-        f"getDiff.params.{which.replace('Ref', 'Hash')}OnRef",
-        hash if star else None,
-    )
+def _diffed(text: str) -> Asked:
+    name, _, hash = text.partition("*")
+    return Asked(name or DETACHED, hash)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from morag.api import bodies, v1_answers
 from morag.api.call import NO_CONTENT, ok
-from morag.api.checks import required
+from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import NoSuchPath, key_in_path
 from morag.api.v1.declared import HASH_ON_REF, endpoint
 from morag.errors import BadRequest
 from morag.model.content import Namespace, type_name
 from morag.model.names import HASH_RULE, check_hash
-from morag.service.places import asked_beside
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def create_namespace(call: Call) -> Answer:
-    where = "createNamespace"
-    content = bodies.CONTENT.read(call.request.body)
-    body = bodies.CONTENT.required(f"{where}.namespace", content)
+    body = bodies.CONTENT.read(call.request.body)
+    with Checks("createNamespace") as check:
+        check.is_there("namespace", body)
+    assert body is not None, "checked"
     if not isinstance(body, Namespace):
-        raise BadRequest(f"{where}.namespace: must be a NAMESPACE, not {type_name(body)}")
+        raise BadRequest(f"createNamespace.namespace: must be a NAMESPACE, not {type_name(body)}")
     branch, _ = _namespace(call)
     namespaces = call.service.namespaces
 
@@ -56,7 +57,7 @@ def create_namespace(call: Call) -> Answer:
 )
 def get_namespace(call: Call) -> Answer:
     name, key = _namespace(call)
-    asked = asked_beside(name, _plain_hash(call))
+    asked = Asked(name, _plain_hash(call))
     return call.in_thread(lambda: ok(call.service.namespaces.get(asked, key)))
 
 
@@ -84,8 +85,10 @@ def delete_namespace(call: Call) -> Answer:
     errors=(404,),
 )
 def update_namespace(call: Call) -> Answer:
-    where = "updateProperties"
-    body = required(f"{where}.namespaceUpdate", bodies.NAMESPACE_UPDATE.read(call.request.body))
+    body = bodies.NAMESPACE_UPDATE.read(call.request.body)
+    with Checks("updateProperties") as check:
+        check.is_there("namespaceUpdate", body)
+    assert body is not None, "checked"
     branch, key = _namespace(call)
 
     def work() -> Answer:
@@ -108,12 +111,12 @@ def list_namespaces(call: Call) -> Answer:
     name = call.parameters["name"]
     below = call.query.text("name")
     prefix = _namespace_key(below) if below else None
-    asked = asked_beside(name, _plain_hash(call))
+    asked = Asked(name, _plain_hash(call))
     namespaces = call.service.namespaces
     return call.in_thread(lambda: ok(v1_answers.NamespacesV1(namespaces.list(asked, prefix))))
 
 
-def _plain_hash(call: Call) -> str | None:
+def _plain_hash(call: Call) -> str:
     """Here relative parts are not understood, and the message has a form of its own."""
     hash = call.query.text("hashOnRef")
     if hash is not None:
@@ -121,7 +124,7 @@ def _plain_hash(call: Call) -> str | None:
             check_hash(hash)
         except BadRequest:
             raise BadRequest(f"{HASH_RULE} - but was: {hash}") from None
-    return hash
+    return hash or ""
 
 
 def _namespace(call: Call) -> tuple[str, ContentKey]:

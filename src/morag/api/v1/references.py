@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 from morag.api import bodies, v1_answers
 from morag.api.call import NO_CONTENT, ok, ok_at
-from morag.api.checks import reference_kind, reference_name
+from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
 from morag.api.reading import asked_by
-from morag.api.v1.declared import EXPECTED_HASH, MAX_RECORDS, PAGE_TOKEN, endpoint, expected, single
+from morag.api.v1.declared import (
+    EXPECTED_HASH,
+    MAX_RECORDS,
+    PAGE_TOKEN,
+    endpoint,
+    expected_hash,
+    single,
+)
 from morag.api.v1_answers import ReferenceV1
 from morag.errors import BadRequest
-from morag.service.places import asked_beside
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -63,15 +70,14 @@ def get_default_branch(call: Call) -> Answer:
     errors=(404, 409),
 )
 def create_reference(call: Call) -> Answer:
-    where = "createReference"
-    found = bodies.REFERENCE.read(call.request.body)
-    body = bodies.REFERENCE.required(f"{where}.reference", found)
-    source = call.query.text("sourceRefName")
-    if source is not None:
-        reference_name(f"{where}.sourceRefName", source)
-    asked = asked_beside(source, asked_by(body).hash)
+    body, source = bodies.REFERENCE.read(call.request.body), call.query.text("sourceRefName")
+    with Checks("createReference") as check:
+        check.is_there("reference", body)
+        check.name("sourceRefName", source)
+    assert body is not None, "checked"
     if isinstance(body, bodies.DetachedBody):
-        raise BadRequest(f"{where}.reference: must be a branch or a tag")
+        raise BadRequest("createReference.reference: must be a branch or a tag")
+    asked = Asked(source, body.hash or "")
     kind: ReferenceKind = "BRANCH" if isinstance(body, bodies.BranchBody) else "TAG"
     references = call.service.references
     return call.in_turn(lambda: single(references.create(kind, body.name, asked)))
@@ -86,8 +92,10 @@ def create_reference(call: Call) -> Answer:
     errors=(404,),
 )
 def get_reference(call: Call) -> Answer:
-    name = reference_name("getReferenceByName.params.refName", call.parameters["name"])
-    if call.query.fetches_all():
+    all, name = call.query.fetches_all(), call.parameters["name"]
+    with Checks("getReferenceByName") as check:
+        check.name("params.refName", name)
+    if all:
         return call.in_thread(lambda: _reference(call, name, fetch_all=True))
     return _reference(call, name, fetch_all=False)
 
@@ -101,12 +109,12 @@ def get_reference(call: Call) -> Answer:
     errors=(404, 409),
 )
 def assign_reference(call: Call) -> Answer:
-    where = "assignReference"
-    kind, name = _kind(call), call.parameters["name"]
-    body = bodies.REFERENCE.read(call.request.body)
-    reference_name(f"{where}.referenceName", name)
-    target = expected(call, where, name)
-    to = asked_by(bodies.REFERENCE.required(f"{where}.assignTo", body))
+    body, kind = bodies.REFERENCE.read(call.request.body), _kind(call)
+    with Checks("assignReference") as check:
+        target = _checked_target(call, check)
+        check.is_there("assignTo", body)
+    assert body is not None, "checked"
+    to = asked_by(body)
 
     def work() -> Response:
         call.service.references.assign(kind, target, to)
@@ -123,9 +131,9 @@ def assign_reference(call: Call) -> Answer:
     errors=(404, 409),
 )
 def delete_reference(call: Call) -> Answer:
-    kind, name = _kind(call), call.parameters["name"]
-    reference_name("deleteReference.referenceName", name)
-    target = expected(call, "deleteReference", name)
+    kind = _kind(call)
+    with Checks("deleteReference") as check:
+        target = _checked_target(call, check)
 
     def work() -> Response:
         call.service.references.delete(kind, target)
@@ -141,6 +149,13 @@ def _reference(call: Call, name: str, *, fetch_all: bool) -> Response:
 
 def _kind(call: Call) -> ReferenceKind:
     """A path with another word in it leads nowhere."""
-    if call.parameters["kind"] not in ("branch", "tag", "BRANCH", "TAG"):
+    kind = KINDS.get(call.parameters["kind"])
+    if kind is None:
         raise NoSuchPath(call.request.path)
-    return reference_kind("type", call.parameters["kind"])
+    return kind
+
+
+def _checked_target(call: Call, check: Checks) -> Asked:
+    name = call.parameters["name"]
+    check.name("referenceName", name)
+    return Asked(name, expected_hash(call, check))

@@ -9,14 +9,14 @@ import msgspec
 from morag.api import answers, bodies
 from morag.api.answers import AddedContent, ReferenceView
 from morag.api.call import ok, ok_at
-from morag.api.checks import required, some
+from morag.api.checks import Checks
 from morag.api.headers import with_headers
-from morag.api.reading import options_of, source_name, transplanted
+from morag.api.reading import options_of
 from morag.api.v2.declared import endpoint
 from morag.model.merging import MergeResult
 from morag.model.meta import CommitMeta
 from morag.model.references import Reference
-from morag.service.places import asked_beside
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -34,13 +34,16 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
-    where = "commitMultipleOperations"
-    body = required(f"{where}.operations", bodies.COMMIT.read(call.request.body))
-    target = call.target(f"{where}.branch", "branch")
-    some(f"{where}.operations.operations", body.operations)
+    body = bodies.COMMIT.read(call.request.body)
+    with Checks("commitMultipleOperations") as check:
+        check.ref_spec("branch", call.parameters["branch"])
+        check.is_there("operations", body)
+        if body is not None:
+            check.not_empty("operations.operations", body.operations)
+    assert body is not None, "checked"
+    target = call.target("branch")
     meta = with_headers(body.commit_meta.meta(), call.request.headers)
-    changes = body.changes()
-    request = call.service.changes.commit_request(target, changes, meta)
+    request = call.service.changes.commit_request(target, body.changes(), meta)
 
     def answer(result: CommitResult) -> Response:
         branch = Reference("BRANCH", request.branch, result.hash)
@@ -59,13 +62,15 @@ def commit(call: Call) -> Answer:
     errors=(404, 409),
 )
 def merge(call: Call) -> Answer:
-    where = "mergeRefIntoBranch"
-    body = required(f"{where}.merge", bodies.MERGE.read(call.request.body))
-    target = call.target(f"{where}.branch", "branch")
-    name = source_name(where, "merge", body.from_ref_name)
-    if body.message is not None:
-        some(f"{where}.merge.message", body.message)
-    source = asked_beside(name, body.from_hash)
+    body = bodies.MERGE.read(call.request.body)
+    with Checks("mergeRefIntoBranch") as check:
+        check.ref_spec("branch", call.parameters["branch"])
+        check.is_there("merge", body)
+        if body is not None:
+            check.source_name("merge.fromRefName", body.from_ref_name)
+            check.no_empty_text("merge.message", body.message)
+    assert body is not None, "checked"
+    target, source = call.target("branch"), Asked(body.from_ref_name, body.from_hash or "")
     meta = CommitMeta(message="") if body.commit_meta is None else body.commit_meta.meta()
     if not meta.message and body.message is not None:
         meta = msgspec.structs.replace(meta, message=body.message)
@@ -82,13 +87,17 @@ def merge(call: Call) -> Answer:
     errors=(404, 409),
 )
 def transplant(call: Call) -> Answer:
-    where = "transplantCommitsIntoBranch"
-    body = required(f"{where}.transplant", bodies.TRANSPLANT.read(call.request.body))
-    target = call.target(f"{where}.branch", "branch")
-    name = source_name(where, "transplant", body.from_ref_name)
-    if body.message is not None:
-        some(f"{where}.transplant.message", body.message)
-    hashes = transplanted(where, name, body.hashes_to_transplant)
+    body = bodies.TRANSPLANT.read(call.request.body)
+    with Checks("transplantCommitsIntoBranch") as check:
+        check.ref_spec("branch", call.parameters["branch"])
+        check.is_there("transplant", body)
+        if body is not None:
+            check.source_name("transplant.fromRefName", body.from_ref_name)
+            check.no_empty_text("transplant.message", body.message)
+            check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
+    assert body is not None, "checked"
+    target, name = call.target("branch"), body.from_ref_name
+    hashes = [Asked(name, hash) for hash in body.hashes_to_transplant or ()]
     meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
     options = options_of(body, meta, squash=False)
     request = call.service.changes.transplant_request(name, hashes, target, options)

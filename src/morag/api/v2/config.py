@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from morag.api import bodies
 from morag.api.call import ok
+from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.v2.declared import endpoint
 from morag.errors import UnsupportedMediaType
@@ -47,6 +48,8 @@ def update_repository_config(call: Call) -> Answer:
     body = bodies.CONFIG.read(call.request.body)
     if body is None and call.request.header(b"content-type") is None:
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
-    body = bodies.CONFIG.required("updateRepositoryConfig.repositoryConfigUpdate", body)
+    with Checks("updateRepositoryConfig") as check:
+        check.is_there("repositoryConfigUpdate", body)
+    assert body is not None, "checked"
     config = config_of(body.config)
     return call.in_turn(lambda: ok(ConfigUpdated(call.service.configs.update(config))))

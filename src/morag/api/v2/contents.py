@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 from morag.api import answers, bodies
 from morag.api.answers import KeyedContent, ReferenceView
 from morag.api.call import ok_at
-from morag.api.checks import required, some
+from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import key_in_path, key_of_text
 from morag.api.v2.declared import FOR_WRITE, WITH_DOC, endpoint
-from morag.model.keys import check_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from morag.api.later import Answer
     from morag.model.keys import ContentKey
 
-_REQUESTED_KEYS: Final = "getMultipleContents.request.requestedKeys"
+_REQUESTED_KEYS: Final = "request.requestedKeys"
 _FEW: Final = 20  # Keys that are looked up at once, rather than by a thread.
 
 
@@ -35,7 +34,9 @@ _FEW: Final = 20  # Keys that are looked up at once, rather than by a thread.
 )
 def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
-    reference, content = call.service.contents.get(call.place("getContent.ref"), key)
+    with Checks("getContent") as check:
+        check.ref_spec("ref", call.parameters["ref"])
+    reference, content = call.service.contents.get(call.place(), key)
     return ok_at(answers.SingleContent(content, ReferenceView.of(reference)), reference)
 
 
@@ -49,9 +50,12 @@ def get_content(call: Call) -> Answer:
 )
 def get_several_contents(call: Call) -> Answer:
     texts = call.query.texts("key")
-    some(_REQUESTED_KEYS, texts)
+    with Checks("getSeveralContents") as check:
+        check.ref_spec("ref", call.parameters["ref"])
+    with Checks("getMultipleContents") as check:
+        check.not_empty(_REQUESTED_KEYS, texts)
     keys = [key_of_text(text) for text in texts]
-    return _contents(call, "getSeveralContents", [key for key in keys if key.elements])
+    return _contents(call, [key for key in keys if key.elements])
 
 
 @endpoint(
@@ -64,15 +68,18 @@ def get_several_contents(call: Call) -> Answer:
     errors=(404,),
 )
 def get_multiple_contents(call: Call) -> Answer:
-    body = required("getMultipleContents.request", bodies.KEYS.read(call.request.body))
-    some(_REQUESTED_KEYS, body.requested_keys)
-    for key in body.requested_keys or ():
-        check_key(key)
-    return _contents(call, "getMultipleContents", body.requested_keys or ())
+    body = bodies.KEYS.read(call.request.body)
+    with Checks("getMultipleContents") as check:
+        check.ref_spec("ref", call.parameters["ref"])
+        check.is_there("request", body)
+        if body is not None:
+            check.not_empty(_REQUESTED_KEYS, body.requested_keys)
+    assert body is not None, "checked"
+    return _contents(call, body.keys())
 
 
-def _contents(call: Call, where: str, keys: Sequence[ContentKey]) -> Answer:
-    place = call.place(f"{where}.ref")
+def _contents(call: Call, keys: Sequence[ContentKey]) -> Answer:
+    place = call.place()
 
     def work() -> Response:
         reference, found = call.service.contents.get_all(place, keys)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from morag.api import answers
 from morag.api.answers import LogEntryView, ReferenceView
-from morag.api.call import checked, ok
+from morag.api.call import ok
+from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
-from morag.api.reading import paged
 from morag.api.v2.declared import (
     KEY,
     MAX_KEY,
@@ -19,7 +19,7 @@ from morag.api.v2.declared import (
     endpoint,
 )
 from morag.service.listings import Wanted
-from morag.service.places import asked_beside
+from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -44,8 +44,10 @@ _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
-    wanted, asked = _wanted(call), call.place("getEntries.refName")
-    with_content = call.query.flag("content")
+    wanted, with_content = _wanted(call), call.query.flag("content")
+    with Checks("getEntries") as check:
+        check.ref_spec("refName", call.parameters["ref"])
+    asked = call.place()
 
     def work() -> Response:
         listings = call.service.listings
@@ -73,13 +75,13 @@ def get_entries(call: Call) -> Answer:
 def get_history(call: Call) -> Answer:
     query = call.query
     filter, limit, all = query.text("filter"), query.limit("max-records"), query.fetches_all()
-    asked = call.place("getCommitLog.ref")
     limit_hash, token = query.text("limit-hash"), query.text("page-token")
-    until = None
-    if limit_hash is not None:
-        where = "getCommitLog.params.startHash"
-        until = checked(where, lambda text: asked_beside(asked.name, text), limit_hash)
-    start = None if token is None else paged(asked.name, token)
+    with Checks("getCommitLog") as check:
+        check.ref_spec("ref", call.parameters["ref"])
+        check.hash_or_relative("params.startHash", limit_hash)
+    asked = call.place()
+    until = None if limit_hash is None else Asked(asked.name, limit_hash)
+    start = None if token is None else Asked(asked.name, token)
 
     def work() -> Response:
         page = call.service.listings.log(
@@ -101,8 +103,10 @@ def get_history(call: Call) -> Answer:
 )
 def get_diff(call: Call) -> Answer:
     wanted = _wanted(call)
-    before = call.place("getDiff.params.fromRef", "from")
-    after = call.place("getDiff.params.toRef", "to")
+    with Checks("getDiff") as check:
+        check.ref_spec("params.fromRef", call.parameters["from"])
+        check.ref_spec("params.toRef", call.parameters["to"])
+    before, after = call.place("from"), call.place("to")
 
     def work() -> Response:
         one, other, page = call.service.listings.diff(before, after, wanted)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from morag.api import answers, bodies
 from morag.api.answers import ReferenceView
 from morag.api.call import ok, ok_at
-from morag.api.checks import optional_kind, reference_kind, reference_name, required
+from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.reading import asked_by
 from morag.api.v2.declared import MAX_RECORDS, PAGE_TOKEN, TYPE, endpoint
 from morag.errors import BadRequest
+from morag.model.names import NAME_RULE
 from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.http import Response
     from morag.api.later import Answer
+    from morag.model.names import ReferenceKind
     from morag.model.references import Reference
 
 
@@ -55,11 +57,16 @@ def list_references(call: Call) -> Answer:
 )
 def create_reference(call: Call) -> Answer:
     source = bodies.REFERENCE.read(call.request.body)
-    where = "createReference"
-    name = reference_name(f"{where}.name", required(f"{where}.name", call.query.text("name")))
-    kind = reference_kind(f"{where}.type", required(f"{where}.type", call.query.text("type")))
+    name, type = call.query.text("name"), call.query.text("type")
+    with Checks("createReference") as check:
+        check.is_there("name", name)
+        check.name("name", name)
+        check.is_there("type", type)
+        check.kind("type", type)
+    assert name is not None and type is not None, "checked"
     asked = Asked() if source is None else asked_by(source)
-    return call.in_turn(lambda: _single(call.service.references.create(kind, name, asked)))
+    references = call.service.references
+    return call.in_turn(lambda: _single(references.create(KINDS[type], name, asked)))
 
 
 @endpoint(
@@ -72,7 +79,7 @@ def create_reference(call: Call) -> Answer:
 )
 def get_reference(call: Call) -> Answer:
     all = call.query.fetches_all()
-    name = _name_only(call, "getReferenceByName.params.ref", "by name")
+    name = _name_only(call, "getReferenceByName", "by name")
     if all:
         return call.in_thread(lambda: _described(call, name, fetch_all=True))
     return _described(call, name, fetch_all=False)
@@ -89,10 +96,11 @@ def get_reference(call: Call) -> Answer:
 )
 def assign_reference(call: Call) -> Answer:
     body = bodies.REFERENCE.read(call.request.body)
-    where = "assignReference"
-    kind = optional_kind(f"{where}.type", call.query.text("type"))
-    target = call.target(f"{where}.reference")
-    to = asked_by(bodies.REFERENCE.required(f"{where}.assignTo", body))
+    with Checks("assignReference") as check:
+        kind = _checked_kind(call, check)
+        check.is_there("assignTo", body)
+    assert body is not None, "checked"
+    target, to = call.target(), asked_by(body)
     return call.in_turn(lambda: _single(call.service.references.assign(kind, target, to)))
 
 
@@ -105,8 +113,9 @@ def assign_reference(call: Call) -> Answer:
     errors=(404, 409),
 )
 def delete_reference(call: Call) -> Answer:
-    kind = optional_kind("deleteReference.type", call.query.text("type"))
-    target = call.target("deleteReference.reference")
+    with Checks("deleteReference") as check:
+        kind = _checked_kind(call, check)
+    target = call.target()
     return call.in_turn(lambda: _single(call.service.references.delete(kind, target)))
 
 
@@ -120,20 +129,26 @@ def delete_reference(call: Call) -> Answer:
 )
 def get_recent_changes(call: Call) -> Answer:
     scan = call.query.number("scan-commits") or 0
-    name = _name_only(call, "getReferenceHistory.params.ref", "history")
+    name = _name_only(call, "getReferenceHistory", "history")
     return call.in_thread(
         lambda: ok(answers.RecentChanges.of(call.service.references.history(name, scan)))
     )
 
 
+def _checked_kind(call: Call, check: Checks) -> ReferenceKind | None:
+    """What kind of reference is to be changed, if the client says that."""
+    kind = call.query.text("type")
+    check.ref_spec("reference", call.parameters["ref"])
+    check.kind("type", kind)
+    return None if kind is None else KINDS.get(kind)
+
+
 def _name_only(call: Call, where: str, what: str) -> str:
-    refused = BadRequest(f"Hashes are not allowed when fetching a reference {what}")
-    try:
-        asked = call.place(where)
-    except BadRequest as problem:
-        raise problem if str(problem).startswith(where) else refused from None
+    with Checks(where) as check:
+        check.ref_spec("params.ref", call.parameters["ref"], NAME_RULE)
+    asked = call.place()
     if asked.names_a_commit:
-        raise refused
+        raise BadRequest(f"Hashes are not allowed when fetching a reference {what}")
     assert asked.name is not None, "a path has a name or says that there is none"
     return asked.name
 
