@@ -276,7 +276,6 @@ class TestReferences:
             ("ref.name.startsWith('ma')", ["main"]),
             ("refType == 'TAG'", ["release"]),
             ("refType == 'BRANCH' && ref.name != 'x'", ["main"]),
-            ("ref.type == 'TAG'", ["release"]),
             ("ref.hash == 'hash of main'", ["main"]),
             ("ref == null", NOTHING),
         ],

@@ -56,6 +56,7 @@ class TestBeforeTheyRun:
             (filters.log_filter, "operations[0].content.nope"),
             (filters.log_filter, "operations.map(o, o.content)[0].nope"),
             (filters.reference_filter, "ref.nope"),
+            (filters.reference_filter, "ref.type"),
             (filters.reference_filter, "refMeta.commitMetaOfHEAD.nope"),
         ],
     )

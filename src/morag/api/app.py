@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from morag.api import errors, extras, pages, v1, v2
 from morag.api.call import Call, Handler
 from morag.api.http import Request, Response
 from morag.api.later import Turn
-from morag.api.media import accepts_json, check_media_type
+from morag.api.media import accepts_json
 from morag.api.paths import NoSuchPath, UrlInvalid
 from morag.api.routing import Router
 from morag.errors import MoragError
@@ -36,6 +37,7 @@ _BAD_URL: Final = Response(400)
 # Every path of an API is said to know all its methods, in this order: clients have seen no other.
 _OPTIONS: Final = Response(200, b"", ((b"allow", b"HEAD, DELETE, POST, GET, OPTIONS, PUT"),))
 _PATHS_REMEMBERED: Final = 1024
+_SHORT: Final = 256
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +49,16 @@ class Api:
     back as a `Later`, so that whoever carries requests decides where it runs.
     """
 
-    def __init__(self, repository: Repository, *, stack_traces: bool = False) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        *,
+        stack_traces: bool = False,
+        hide: Callable[[str], str] = str,
+    ) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
+        self._hide = hide  # Takes secrets out of what a bug says.
         self._turn = Turn()
         router: Router[Handler] = Router()
         for endpoint in ENDPOINTS:
@@ -68,15 +77,20 @@ class Api:
             return _NOT_FOUND
         if isinstance(error, UrlInvalid):
             return _BAD_URL
-        if not isinstance(error, MoragError):
-            _log.exception("%s %s failed", request.method, request.path, exc_info=error)
+        known = isinstance(error, MoragError)
+        trace = None
+        if self._stack_traces or not known:
+            trace = self._hide("".join(traceback.format_exception(error)))
+        if not known:
+            _log.error("%s %s failed: %s", request.method, request.path, trace)
         details = errors.wants_details(request.header(b"nessie-client-spec"))
-        body = errors.error_body(error, details=details, stack_trace=self._stack_traces)
+        shown = trace if self._stack_traces else None
+        body = errors.error_body(error, details=details, stack_trace=shown)
         return Response(body.status, errors.encoded(body), errors.headers_for(error))
 
     def _handled(self, request: Request) -> Answer:
         # Paths with a hash hardly come again: they would drive out those that do.
-        fleeting = "@" in request.path or "%40" in request.path
+        fleeting = "@" in request.path or "%40" in request.path or len(request.path) > _SHORT
         match = self._find(request.path) if fleeting else self._remembered(request.path)
         if match is None:
             return _NOT_FOUND
@@ -86,7 +100,6 @@ class Api:
             return _OPTIONS if method == "OPTIONS" else _not_allowed(match)
         if match.template not in pages.HANDLERS and not accepts_json(request):
             return _NOT_ACCEPTABLE
-        check_media_type(request)
 
         def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)

@@ -51,6 +51,7 @@ class Body(Generic[T]):
     def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
         try:
             plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
+            msgspec.json.encode(plain)  # Refuses half a character, which could not be stored.
             found: T | None = converted(plain, self._type)
         except (ValueError, RecursionError):
             raise BadRequest(f"The request body cannot be read: {problem}") from None

@@ -59,7 +59,11 @@ class Call:
         """For what may take long, such as a listing."""
         return InThread(work, self.render)
 
-    def in_turn(self, work: Callable[[], Answer]) -> Answer:
+    def near(self, work: Callable[[], Answer], *places: Asked) -> Answer:
+        """For what is found at once, unless one of the places is steps away."""
+        return self.in_thread(work) if any(place.has_steps for place in places) else work()
+
+    def in_turn(self, work: Callable[[], Response]) -> Answer:
         """For what creates, moves or drops references: the store takes these one by one."""
         return InTurn(self._turn, InThread(work, self.render))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
 from morag.api.call import Handler
+from morag.api.media import check_media_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from morag.api.call import Call
+    from morag.api.later import Answer
 
 
 class Parameter(Struct, frozen=True):
@@ -53,14 +58,28 @@ class Endpoints:
         takes: Any = None,
         gives: Any = None,
         errors: tuple[int, ...] = (),
+        any_media: bool = False,
     ) -> Callable[[Handler], Handler]:
+        """Calls whose content type is not JSON are refused, unless `any_media` leaves that to the
+        handler."""
+
         def declare(handler: Handler) -> Handler:
+            called = handler if any_media else _json_only(handler)
             self.list.append(
-                Endpoint(method, self.prefix + path, summary, handler, query, takes, gives, errors)
+                Endpoint(method, self.prefix + path, summary, called, query, takes, gives, errors)
             )
             return handler
 
         return declare
+
+
+def _json_only(handler: Handler) -> Handler:
+    @wraps(handler)
+    def checked(call: Call) -> Answer:
+        check_media_type(call.request)
+        return handler(call)
+
+    return checked
 
 
 FETCH: Final = Parameter("fetch", "ALL adds metadata or operations.", values=("MINIMAL", "ALL"))

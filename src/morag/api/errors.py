@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +38,7 @@ class NessieError(Struct, frozen=True, kw_only=True, rename="camel"):
     server_stack_trace: str | None = None
 
 
-def error_body(error: Exception, *, details: bool, stack_trace: bool) -> NessieError:
+def error_body(error: Exception, *, details: bool, stack_trace: str | None) -> NessieError:
     """What a client is told. A bug says nothing of itself, unless stack traces are switched on."""
     code, status, message = "UNKNOWN", 500, "Internal error; the server's log has the details"
     if isinstance(error, MoragError):
@@ -47,10 +46,10 @@ def error_body(error: Exception, *, details: bool, stack_trace: bool) -> NessieE
     return NessieError(
         status=status,
         reason=HTTPStatus(status).phrase,
-        message=message,
+        message=message.encode(errors="replace").decode(),  # Clients may send half a character.
         error_code=code,
         error_details=_details(error) if details else UNSET,
-        server_stack_trace="".join(traceback.format_exception(error)) if stack_trace else None,
+        server_stack_trace=stack_trace,
     )
 
 

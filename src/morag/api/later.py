@@ -74,7 +74,7 @@ class InTurn(Struct, frozen=True):
     """Work that has to wait for its like."""
 
     turn: Turn
-    work: InThread
+    work: InThread  # Whose answer waits for nothing more: there is no other thread in its turn.
 
     def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
         self.turn.take(spawn, lambda: self.work.start(_at_once, done))

@@ -20,6 +20,9 @@ H = TypeVar("H")
 
 REFERENCE: Final = frozenset({"ref", "from", "to", "branch"})
 """Parameters that may span several elements."""
+_EXACT: Final = REFERENCE | {"references"}
+"""Parameters whose paths must end as they are written: with a slash after them they lead nowhere,
+while other paths may have slashes to spare."""
 
 
 class Match(Struct, Generic[H], frozen=True):
@@ -33,7 +36,7 @@ class Match(Struct, Generic[H], frozen=True):
 class _Node(Generic[H]):
     def __init__(self) -> None:
         self.template = ""
-        self.ends_with_its_name = False  # A slash at the end leads elsewhere, which is nowhere.
+        self.exact = False
         self.words: dict[str, _Node[H]] = {}
         self.parameters: dict[str, _Node[H]] = {}
         self.handlers: dict[str, H] = {}
@@ -53,7 +56,7 @@ class Router(Generic[H]):
                 node = node.words.setdefault(element, _Node())
         assert method not in node.handlers, f"{method} {template} has two handlers"
         node.template = template
-        node.ends_with_its_name = any(f"{{{name}}}" in template for name in REFERENCE)
+        node.exact = any(f"{{{name}}}" in template for name in _EXACT)
         node.handlers[method] = handler
 
     def find(self, path: str) -> Match[H] | None:
@@ -64,7 +67,7 @@ class Router(Generic[H]):
         if found is None:
             return None
         node, parameters = found
-        if path.endswith(("/", "/.", "/..")) and node.ends_with_its_name:
+        if node.exact and path.endswith(("/", "/.", "/..")):
             return None
         return Match(node.template, node.handlers, parameters)
 
@@ -76,10 +79,11 @@ def _elements(path: str) -> list[str]:
         parts = [part.partition(";")[0] for part in parts]
     elements: list[str] = []
     for part in parts:
-        if part == "..":
+        element = decoded(part)
+        if element == "..":
             del elements[-1:]
-        elif part and part != ".":
-            elements.append(part if "%" not in part else decoded(part))
+        elif element and element != ".":
+            elements.append(element)
     return elements
 
 

@@ -41,7 +41,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def bounds(self) -> tuple[ContentKey | None, ContentKey | None]:
-        """The first and the last key that can be meant. A prefix is told apart elsewhere."""
+        """The first and the last key that can be meant, the keys that are asked for included. A
+        prefix is told apart elsewhere."""
         low, high, keys = self.min_key, self.max_key, self.known_keys
         if self.prefix is not None or not keys:
             return low, high
@@ -67,12 +68,6 @@ class Listings:
     ) -> tuple[Reference, Page[Entry]]:
         """What is on a commit. A `depth` cuts longer keys down to the namespaces they are in."""
         place = self._places.read(asked, "Expected hash")
-        self._check_order(wanted, place)
-        keep = None
-        if wanted.filter:
-            from morag.service.filters import entry_filter
-
-            keep = entry_filter(wanted.filter)
         listing = self._repository.contents.entries(
             place,
             min_key=wanted.min_key,
@@ -82,10 +77,13 @@ class Listings:
             with_content=with_content,
             token=wanted.token,
         )
+        self._check_order(*wanted.bounds, place)
         if depth > 0:
             listing = listing.where(lambda entry: len(entry.key.elements) >= depth)
-        if keep is not None:
-            listing = listing.where(keep)
+        if wanted.filter:
+            from morag.service.filters import entry_filter
+
+            listing = listing.where(entry_filter(wanted.filter))
         if depth > 0:
             page = listing.where(_first_of_namespace(depth)).page(wanted.limit)
             return reference_of(place), page.map(lambda entry: _cut(entry, depth))
@@ -124,12 +122,6 @@ class Listings:
     ) -> tuple[Reference, Reference, Page[Diff]]:
         one = self._places.read(before, '"From" hash')
         other = self._places.read(after, '"To" hash')
-        self._check_order(wanted, one, other)
-        keep = None
-        if wanted.filter:
-            from morag.service.filters import diff_filter
-
-            keep = diff_filter(wanted.filter)
         listing = self._repository.contents.diff(
             one,
             other,
@@ -139,13 +131,18 @@ class Listings:
             keys=wanted.known_keys,
             token=wanted.token,
         )
-        if keep is not None:
-            listing = listing.where(keep)
+        # Unlike those of entries, the keys of a difference are no bounds.
+        self._check_order(wanted.min_key, wanted.max_key, one, other)
+        if wanted.filter:
+            from morag.service.filters import diff_filter
+
+            listing = listing.where(diff_filter(wanted.filter))
         return reference_of(one), reference_of(other), listing.page(wanted.limit)
 
-    def _check_order(self, wanted: Wanted, *places: Resolved) -> None:
+    def _check_order(
+        self, low: ContentKey | None, high: ContentKey | None, *places: Resolved
+    ) -> None:
         """Refuse bounds that are the wrong way round, if there is anything between them."""
-        low, high = wanted.bounds
         if low is None or high is None or not high < low:
             return
         for place in places:

@@ -22,7 +22,7 @@ from morag.errors import (
 from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Delete, Put
-from morag.service.places import DETACHED, Asked
+from morag.service.places import Asked
 from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Namespaces:
         return self._change(branch, f"create namespace '{key.escaped}'", Put(key, namespace))
 
     def created(self, result: CommitResult, namespace: Namespace) -> Namespace:
-        """The namespace as the commit that made it has it."""
-        return self.get(Asked(DETACHED, result.hash), ContentKey(namespace.elements))
+        """The namespace with the id that the commit gave it."""
+        return msgspec.structs.replace(namespace, id=result.added[ContentKey(namespace.elements)])
 
     def get(self, asked: Asked, key: ContentKey) -> Namespace:
         return self._find(self._places.read(asked), key)

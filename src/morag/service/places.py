@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DETACHED: Final = "DETACHED"
 """How clients name what is no reference, where the API wants the name of one."""
 
+_STEPS: Final = frozenset("~^*")
 _WHOLE_SECOND: Final = re.compile(r"\*[0-9]{4}-[0-9-]+T[0-9:]+Z")
 
 
@@ -44,6 +45,11 @@ class Asked(Struct, frozen=True):
     def names_a_commit(self) -> bool:
         """Whether it says more than the reference alone."""
         return bool(self.hash)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether history has to be walked to find it, which may be long."""
+        return not _STEPS.isdisjoint(self.hash)
 
 
 class Place(Struct, frozen=True):

@@ -9,6 +9,7 @@ ones. Between servers the swap of the reference decides, as ever.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 Spawn: TypeAlias = Callable[[Callable[[], None]], object]
 """Have some work done by another thread."""
+
+_log = logging.getLogger(__name__)
 
 _CROWD_LASTS: Final = 16
 _MOST_OPERATIONS: Final = 20_000  # In one batch, unless a single request has more.
@@ -130,7 +133,10 @@ class _Caller(Ticket):
 
     def wake(self) -> None:
         if self.done:
-            self._finished(self)
+            try:
+                self._finished(self)
+            except Exception:  # noqa: BLE001 - the others of the batch must be woken all the same.
+                _log.exception("Nobody could be told what became of a change")
         else:
             self._spawn(lambda: self._lane.drive(self))
 

@@ -184,13 +184,11 @@ class Bringing(Asking):
         body = {"commitMeta": {"message": "rename"}, "operations": operations}
         place = self.path("trees", f"{_RENAMED}@{head}", "history", "commit")
         done = self.pair.ask(Request("POST", place).with_json(body))
+        made = done.json["targetBranch"]["hash"] if done.ok else head
         if done.ok:
-            renamed = done.json["targetBranch"]["hash"]
-            hashes = (
-                {"hashesToTransplant": [renamed]} if self.chance(0.5) else {"fromHash": renamed}
-            )
-            self.try_rename({"fromRefName": _RENAMED} | hashes, {key: to}, head)
-            self.pair.ask(Request("DELETE", self.path("trees", f"{_RENAMED}@{renamed}")))
+            how = {"hashesToTransplant": [made]} if self.chance(0.5) else {"fromHash": made}
+            self.try_rename({"fromRefName": _RENAMED} | how, {key: to}, head)
+        self.pair.ask(Request("DELETE", self.path("trees", f"{_RENAMED}@{made}")))
         self.world.refresh()
 
     def make(self, name: str, at: str) -> None:

@@ -31,8 +31,7 @@ def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
     with Checks("getContent") as check:
         asked = _checked_place(call, check)
-    _, content = call.service.contents.get(asked, key)
-    return ok(content)
+    return call.near(lambda: ok(call.service.contents.get(asked, key)[1]), asked)
 
 
 @endpoint(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from morag.model.names import ReferenceKind
 
 
-@endpoint("GET", "/config", "What this server is", gives=v1_answers.ConfigV1)
+@endpoint("GET", "/config", "What this server is", gives=v1_answers.ConfigV1, any_media=True)
 def get_config(call: Call) -> Answer:
     config = call.service.config
     return ok(v1_answers.ConfigV1(config.default_branch, config.max_supported_api_version))

@@ -43,14 +43,13 @@ def commit(call: Call) -> Answer:
     assert body is not None, "checked"
     target = call.target("branch")
     meta = with_headers(body.commit_meta.meta(), call.request.headers)
-    request = call.service.changes.commit_request(target, body.changes(), meta)
+    changes = body.changes()
 
-    def answer(result: CommitResult) -> Response:
-        branch = Reference("BRANCH", request.branch, result.hash)
-        added = tuple(AddedContent(key, id) for key, id in result.added.items())
-        return ok_at(answers.Committed(ReferenceView.of(branch), added or None), branch)
+    def work() -> Answer:
+        request = call.service.changes.commit_request(target, changes, meta)
+        return call.in_lane(request, lambda result: _committed(request.branch, result))
 
-    return call.in_lane(request, answer)
+    return call.near(work, target)
 
 
 @endpoint(
@@ -75,7 +74,10 @@ def merge(call: Call) -> Answer:
     if not meta.message and body.message is not None:
         meta = msgspec.structs.replace(meta, message=body.message)
     options = options_of(body, with_headers(meta, call.request.headers), squash=True)
-    return call.in_lane(call.service.changes.merge_request(source, target, options), ok)
+    changes = call.service.changes
+    return call.near(
+        lambda: call.in_lane(changes.merge_request(source, target, options), ok), source, target
+    )
 
 
 @endpoint(
@@ -100,5 +102,13 @@ def transplant(call: Call) -> Answer:
     hashes = [Asked(name, hash) for hash in body.hashes_to_transplant or ()]
     meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
     options = options_of(body, meta, squash=False)
-    request = call.service.changes.transplant_request(name, hashes, target, options)
-    return call.in_lane(request, ok)
+    changes = call.service.changes
+    return call.in_thread(
+        lambda: call.in_lane(changes.transplant_request(name, hashes, target, options), ok)
+    )
+
+
+def _committed(name: str, result: CommitResult) -> Response:
+    branch = Reference("BRANCH", name, result.hash)
+    added = tuple(AddedContent(key, id) for key, id in result.added.items())
+    return ok_at(answers.Committed(ReferenceView.of(branch), added or None), branch)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from morag.api.later import Answer
 
 
-@endpoint("GET", "/config", "What this server is", gives=ServerConfig)
+@endpoint("GET", "/config", "What this server is", gives=ServerConfig, any_media=True)
 def get_config(call: Call) -> Answer:
     return ok(call.service.config)
 
@@ -30,6 +30,7 @@ def get_config(call: Call) -> Answer:
     "Read configurations of the repository",
     query=(Parameter("type", "Which ones, such as GARBAGE_COLLECTOR.", repeated=True),),
     gives=RepositoryConfigs,
+    any_media=True,
 )
 def get_repository_config(call: Call) -> Answer:
     types = call.query.texts("type")
@@ -45,9 +46,9 @@ def get_repository_config(call: Call) -> Answer:
     errors=(415,),
 )
 def update_repository_config(call: Call) -> Answer:
-    body = bodies.CONFIG.read(call.request.body)
-    if body is None and call.request.header(b"content-type") is None:
+    if call.request.header(b"content-type") is None:
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
+    body = bodies.CONFIG.read(call.request.body)
     with Checks("updateRepositoryConfig") as check:
         check.is_there("repositoryConfigUpdate", body)
     assert body is not None, "checked"

@@ -36,8 +36,13 @@ def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
     with Checks("getContent") as check:
         check.ref_spec("ref", call.parameters["ref"])
-    reference, content = call.service.contents.get(call.place(), key)
-    return ok_at(answers.SingleContent(content, ReferenceView.of(reference)), reference)
+    place = call.place()
+
+    def work() -> Response:
+        reference, content = call.service.contents.get(place, key)
+        return ok_at(answers.SingleContent(content, ReferenceView.of(reference)), reference)
+
+    return call.near(work, place)
 
 
 @endpoint(
@@ -86,4 +91,4 @@ def _contents(call: Call, keys: Sequence[ContentKey]) -> Answer:
         shown = tuple(KeyedContent(key, content) for key, content in found.items())
         return ok_at(answers.Contents(shown, ReferenceView.of(reference)), reference)
 
-    return work() if len(keys) <= _FEW else call.in_thread(work)
+    return call.near(work, place) if len(keys) <= _FEW else call.in_thread(work)

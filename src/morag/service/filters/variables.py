@@ -106,7 +106,6 @@ OBJECTS: Final[dict[str, Fields]] = {
     _REFERENCE.name: {
         "name": Field(STRING, lambda item: item[0].name),
         "hash": Field(STRING, lambda item: item[0].hash),
-        "type": Field(STRING, lambda item: item[0].type),
         "metadata": Field(_METADATA, itemgetter(1)),
     },
 }
