@@ -87,7 +87,11 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """How `morag serve` meets the network. No client can make it hold more than these allow."""
+    """How `morag serve` meets the network, and how much clients can make each process hold.
+
+    Large request bodies are kept, unpacked, until they are answered: together they may take four
+    times `max_request_bytes`, and once more for each thread that unpacks. Beyond that it is 503.
+    """
 
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 is every address of the machine."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from pathlib import Path
 from types import NoneType, UnionType
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 PREFIX: Final = "MORAG_"
 FILE: Final = "morag.toml"
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
+
+# What Kubernetes tells a container about a service that is named `morag`, or `morag-` and more.
+_OF_KUBERNETES: Final = re.compile(
+    r"MORAG_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?"
+    r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=.*"
+    r"|MORAG_(\w+_)?PORT=(tcp|udp|sctp)://.*",
+    re.DOTALL,
+)
 
 _WORDS: Final = {
     **dict.fromkeys(("true", "on", "yes", "1"), True),
@@ -114,6 +123,8 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable == FILE_VARIABLE:
+            continue
+        if _OF_KUBERNETES.fullmatch(f"{variable}={text}"):
             continue
         if variable not in known:
             near = _nearest(variable, known)

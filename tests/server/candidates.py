@@ -1,23 +1,26 @@
 """What an HTTP server costs by itself: `python -m tests.server.candidates [NAME ...]`.
 
-Each candidate answers the same bytes; one process with raw sockets asks, over 8 and 64 connections
-that are kept. Of several slices the best counts: what else runs only makes them worse. Granian has
-to be installed for it. docs/decisions/0006-http-server.md has figures.
+Each candidate gives the same answer; one process with raw sockets asks, over 8 and 64 connections
+that are kept. They take turns, and of several slices the best counts: whatever else runs on the
+machine only makes them worse. Granian has to be installed for it.
+docs/decisions/0006-http-server.md has the figures.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, process_time, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
+from msgspec import Struct
 
-from bench.original.generator import drive
 from morag.api.http import Response
 from morag.config import ServerSettings
 from morag.server.edge import Edge
@@ -30,17 +33,23 @@ if TYPE_CHECKING:
 BODY: Final = b'{"reference":{"type":"BRANCH","name":"main","hash":"%b"}}' % (b"2e1cfa82" * 8)
 TYPE: Final = (b"content-type", b"application/json;charset=UTF-8")
 LENGTH: Final = (b"content-length", str(len(BODY)).encode())
+HEAD: Final = b"Host: 127.0.0.1\r\nAccept: application/json\r\nUser-Agent: x\r\n"
+REQUESTS: Final = {
+    "GET": b"GET /api/v2/trees/main HTTP/1.1\r\n" + HEAD + b"\r\n",
+    "POST": b"POST /api/v2/trees HTTP/1.1\r\n" + HEAD + b"Content-Length: 500\r\n\r\n" + 500 * b"x",
+}
 SLICES: Final = 8
 SLICE_SECONDS: Final = 1.0
+START_SECONDS: Final = 30
 HERE: Final = "tests.server.candidates"
 GRANIAN: Final = (
     "granian --workers 1 --loop uvloop --no-ws --log-level error --port PORT --interface"
 )
 COMMANDS: Final = {
-    "uvicorn-asgi": f"{HERE} serve-asgi PORT",
-    "granian-rsgi": f"{GRANIAN} rsgi {HERE}:rsgi",
-    "granian-asgi": f"{GRANIAN} asgi {HERE}:asgi",
-    "morag": f"{HERE} serve-morag PORT",
+    "uvicorn, ASGI": f"{HERE} serve-asgi PORT",
+    "Granian, RSGI": f"{GRANIAN} rsgi {HERE}:rsgi",
+    "Granian, ASGI": f"{GRANIAN} asgi {HERE}:asgi",
+    "Morag": f"{HERE} serve-morag PORT",
 }
 
 
@@ -87,79 +96,102 @@ async def lifespan(
     await send({"type": "lifespan.shutdown.complete"})
 
 
-class Asker:
-    def __init__(self, request: bytes) -> None:
-        self._request = request
+class Candidate:
+    """A server that runs as long as the `with` block."""
 
-    def request(self) -> bytes:
-        return self._request
+    def __init__(self, name: str) -> None:
+        self.name = name
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = free.getsockname()
+        command = COMMANDS[name].replace("PORT", str(self.address[1])).split()
+        self._process = subprocess.Popen([sys.executable, "-m", *command])
 
-    def answered(self, answer: bytes) -> None:
-        pass
+    def __enter__(self) -> Candidate:
+        end = monotonic() + START_SECONDS
+        while monotonic() < end:
+            try:
+                socket.create_connection(self.address).close()
+            except ConnectionError:
+                sleep(0.1)
+            else:
+                return self
+        raise TimeoutError(f"{self.name} did not start")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def cpu_seconds(self) -> float:
+        ticks = 0
+        for pid in self._pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def resident_megabytes(self) -> float:
+        found = (Path(f"/proc/{pid}/status").read_text() for pid in self._pids())
+        return sum(int(text.split("VmRSS:")[1].split()[0]) for text in found) / 1024
+
+    def _pids(self) -> list[str]:
+        pid = str(self._process.pid)
+        return [pid, *Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def measure(name: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
-    command = COMMANDS[name].replace("PORT", str(address[1])).split()
-    server = subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.DEVNULL)
-    try:
-        _await(address)
-        sleep(1)  # Granian's worker is another process, and comes later.
-        processes = [server.pid, *_children(server.pid)]
-        head = "Host: 127.0.0.1\r\nAccept: application/json\r\nUser-Agent: x\r\n"
-        get = f"GET /api/v2/trees/main HTTP/1.1\r\n{head}\r\n".encode()
-        post = (
-            f"POST /api/v2/trees HTTP/1.1\r\n{head}Content-Length: 500\r\n\r\n{'x' * 500}".encode()
+class Slice(Struct, frozen=True):
+    per_second: float
+    server_micros: float
+    client_micros: float
+
+
+def ask(candidate: Candidate, request: bytes, clients: int) -> Slice:
+    """Ask over all connections for a while, each again as soon as it is answered."""
+    with ExitStack() as stack:
+        poll = stack.enter_context(select.epoll())
+        sockets = {}
+        for _ in range(clients):
+            client = stack.enter_context(socket.create_connection(candidate.address))
+            poll.register(client.fileno(), select.EPOLLIN)
+            sockets[client.fileno()] = client
+        answers = 0
+        cpu, own, started = candidate.cpu_seconds(), process_time(), monotonic()
+        for client in sockets.values():
+            client.send(request)
+        while monotonic() - started < SLICE_SECONDS:
+            for number, _ in poll.poll():
+                client = sockets[number]
+                if client.recv(65536).endswith(BODY):  # It may come in two pieces.
+                    client.send(request)
+                    answers += 1
+        seconds = monotonic() - started
+        micros = 1e6 / answers
+        return Slice(
+            answers / seconds,
+            (candidate.cpu_seconds() - cpu) * micros,
+            (process_time() - own) * micros,
         )
-        for what, request in (("GET", get), ("POST", post)):
+
+
+def measure(names: list[str]) -> None:
+    with ExitStack() as stack:
+        candidates = [stack.enter_context(Candidate(name)) for name in names]
+        sleep(2)  # Granian's worker is another process, and comes later.
+        for what, request in REQUESTS.items():
             for clients in (8, 64):
-                drive(address, [Asker(request)] * clients, seconds=0.5)
-                rates, costs, own = [], [], []
+                found: dict[str, list[Slice]] = {name: [] for name in names}
                 for _ in range(SLICES):
-                    before = sum(map(_cpu_seconds, processes))
-                    outcome = drive(address, [Asker(request)] * clients, seconds=SLICE_SECONDS)
-                    assert not outcome.failures, outcome.failures[0]
-                    spent = sum(map(_cpu_seconds, processes)) - before
-                    rates.append(outcome.rate)
-                    costs.append(spent / len(outcome.micros) * 1e6)
-                    own.append(outcome.cpu_micros)
-                resident = sum(map(_resident_megabytes, processes))
-                sys.stdout.write(
-                    f"{name:13} {what:4} {clients:2} clients {max(rates):7,.0f}/s"
-                    f"  server {min(costs):5.1f} µs  client {min(own):5.1f} µs"
-                    f"  {resident:3.0f} MB\n"
-                )
-                sys.stdout.flush()
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _await(address: tuple[str, int]) -> None:
-    end = monotonic() + 30
-    while monotonic() < end:
-        try:
-            socket.create_connection(address).close()
-            return
-        except ConnectionError:
-            sleep(0.1)
-    raise TimeoutError("it did not start")
-
-
-def _children(pid: int) -> list[int]:
-    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_megabytes(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+                    for candidate in candidates:
+                        found[candidate.name].append(ask(candidate, request, clients))
+                for candidate in candidates:
+                    slices = found[candidate.name]
+                    sys.stdout.write(
+                        f"| {what} | {clients} | {candidate.name}"
+                        f" | {max(s.per_second for s in slices):,.0f}"
+                        f" | {min(s.server_micros for s in slices):.0f}"
+                        f" | {min(s.server_micros + s.client_micros for s in slices):.0f}"
+                        f" | {candidate.resident_megabytes():.0f} |\n"
+                    )
+                    sys.stdout.flush()
 
 
 def main(arguments: list[str]) -> None:
@@ -184,8 +216,7 @@ def main(arguments: list[str]) -> None:
             log_level="error",
         )
     else:
-        for name in arguments or COMMANDS:
-            measure(name)
+        measure(arguments or list(COMMANDS))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -93,6 +94,14 @@ def test_an_offer_to_speak_http_2_is_ignored(server: Served) -> None:
         assert read_answer(client)[0] == 200
         client.sendall(GET_MAIN)
         assert read_answer(client)[0] == 200
+
+
+def test_countless_offers_sent_ahead(server: Served) -> None:
+    offering = GET_MAIN.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: h2c")
+    last = GET_MAIN.replace(b"Host", b"Connection: close\r\nHost")
+    heard = server.exchange(3000 * offering + last)
+    assert heard.count(b"HTTP/1.1 200") == 3001
+    assert "Traceback" not in server.errors()
 
 
 def test_half_closed_connections_get_their_answer(server: Served) -> None:
@@ -187,6 +196,23 @@ def test_a_head_that_is_too_large(server: Served, pieces: int) -> None:
             client.sendall(f"X-{number}: {'x' * (10_000 // pieces)}\r\n".encode())
         client.sendall(b"\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.parametrize("begun", [b"0\r\nX: ", b"0\r\n", b"1;x=", b"1\r\nx\r\n0\r\nX: "])
+def test_trailers_and_extensions_that_are_too_large(server: Served, begun: bytes) -> None:
+    """Nobody reads them, but the parser keeps them."""
+    with server.connect() as client:
+        client.sendall(b"POST /nope HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + begun)
+        with suppress(ConnectionError):  # It may end while we are still sending.
+            for _ in range(100):
+                client.sendall(10 * b"X-Trailer: x\r\n" if begun == b"0\r\n" else 1000 * b"x")
+        assert read_answer(client)[0] == 431
+
+
+def test_a_body_of_countless_chunks_is_no_large_trailer(server: Served) -> None:
+    head = b"POST /nope HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    heard = server.exchange(head + 90_000 * b"1\r\nx\r\n" + b"0\r\n\r\n")
+    assert heard.startswith(b"HTTP/1.1 404")
 
 
 def test_a_body_beside_a_small_head_is_not_taken_for_a_large_head(server: Served) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import morag
 from morag.cli.main import main
+from morag.configuring import SettingInvalid, load
 from tests.server.far import far_url, install
 from tests.server.serving import GET_MAIN, Served, read_answer, run
 
@@ -72,7 +73,16 @@ def test_passwords_are_never_shown(tmp_path: Path, refused: Refuse) -> None:
         failed = server.ask("GET", "/api/v2/trees/main")
         assert failed.status == 500
         assert b"secret" not in failed.body
-        (tmp_path / "down").unlink()
+        assert "cannot reach far://somebody:***@machine" in server.errors()
+        assert "secret" not in server.errors()
+    ended = run(
+        "serve", "--store", far_url(tmp_path), "--port", "0", directory=tmp_path, extra=extra
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"morag: Cannot open 'far://somebody:***@machine{tmp_path}/far.db'"
+        " (OSError: cannot reach far://somebody:***@machine)\n"
+    )
     for url in ("nowhere://me:secret@host/db", "sqlite:x?password=secret", "me:secret@host"):
         assert "secret" not in refused("--store", url)
 
@@ -127,6 +137,28 @@ def test_settings_that_cannot_be_right(
     refused: Refuse, arguments: tuple[str, ...], advice: str
 ) -> None:
     assert advice in refused(*arguments, code=2)
+
+
+def test_what_kubernetes_says_of_a_service_is_no_setting(tmp_path: Path) -> None:
+    told = {
+        "MORAG_SERVICE_HOST": "10.0.0.1",
+        "MORAG_SERVICE_PORT": "19120",
+        "MORAG_SERVICE_PORT_HTTP": "19120",
+        "MORAG_PORT": "tcp://10.0.0.1:19120",
+        "MORAG_PORT_19120_TCP": "tcp://10.0.0.1:19120",
+        "MORAG_PORT_19120_TCP_PROTO": "tcp",
+        "MORAG_PORT_19120_TCP_PORT": "19120",
+        "MORAG_PORT_19120_TCP_ADDR": "10.0.0.1",
+        "MORAG_UI_SERVICE_HOST": "10.0.0.2",
+        "MORAG_UI_PORT": "tcp://10.0.0.2:80",
+    }
+    assert load({}, environment=told, directory=tmp_path) == load(
+        {}, environment={}, directory=tmp_path
+    )
+    for name, value in {"MORAG_SERVICE": "x", "MORAG_UI_PORT": "80", "MORAG_PORT_X": "1"}.items():
+        with pytest.raises(SettingInvalid, match=f"There is no setting {name}"):
+            load({}, environment={name: value}, directory=tmp_path)
+    assert load({}, environment={"MORAG_PORT": "80"}, directory=tmp_path).server.port == 80
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--nonsense"], ["--nonsense"]])

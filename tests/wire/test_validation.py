@@ -135,13 +135,17 @@ class TestTheFirstMistake:
         ],
     )
     def test_is_a_parameter_that_cannot_be_read(
-        self, talk: Talk, path: str, query: dict[str, str]
+        self, talk: Talk, path: str, query: dict[str, Any]
     ) -> None:
         assert message(talk.get(path, **query)) == (404, "")
 
     @pytest.mark.parametrize("body", [b"{", b'{"type": "BRANCH", "name": "1"}'])
     def test_is_the_body_even_of_a_path_that_leads_nowhere(self, talk: Talk, body: bytes) -> None:
         assert talk.send("PUT", "/api/v1/trees/foo/main", body).status == 400
+
+    def test_is_a_namespace_that_cannot_be_and_then_its_path(self, talk: Talk) -> None:
+        body = {"type": "NAMESPACE", "elements": ["\x00"]}
+        assert talk.send("PUT", "/api/v1/namespaces/namespace/main/%00", body).status == 400
 
     @pytest.mark.parametrize(
         ("meta", "operation"),
@@ -230,7 +234,7 @@ class TestTheFirstMistake:
         ],
     )
     def test_is_what_to_list_and_then_the_filter(
-        self, talk: Talk, path: str, query: dict[str, str], refused: str
+        self, talk: Talk, path: str, query: dict[str, Any], refused: str
     ) -> None:
         told = talk.get(f"/api/v2/trees/main/{path}", filter="no filter", **query)
         assert message(told) == (400, refused)
@@ -292,7 +296,7 @@ class TestKeys:
         self, talk: Talk
     ) -> None:
         talk.put("main", "c")
-        query = {"min_key": "d", "key": "b"}
+        query: dict[str, Any] = {"min_key": "d", "key": "b"}
         told = talk.get("/api/v2/trees/main/entries", **query)
         assert message(told) == (400, "'to' must be greater than 'from'")
         assert talk.get("/api/v2/trees/main/diff/main", **query).json["diffs"] == []
@@ -328,6 +332,7 @@ class TestMediaTypes:
     def test_do_not_matter_to_configs(self, talk: Talk, path: str, type: str) -> None:
         assert talk.get(path, {"Content-Type": type}).status == 200
 
-    def test_must_be_named_to_change_a_config(self, talk: Talk) -> None:
+    def test_must_be_json_to_change_a_config(self, talk: Talk) -> None:
         body = {"config": {"type": "GARBAGE_COLLECTOR"}}
-        assert talk.post("/api/v2/config/repository", body).status == 415
+        told = talk.post("/api/v2/config/repository", body, {"Content-Type": "text/plain"})
+        assert told.status == 415

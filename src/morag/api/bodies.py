@@ -19,7 +19,7 @@ from msgspec import Struct
 from morag.errors import BadRequest
 from morag.model.content import Content
 from morag.model.forgiving import converted
-from morag.model.keys import ContentKey, check_elements
+from morag.model.keys import ContentKey, check_elements, check_key
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.meta import CommitMeta
 from morag.model.names import check_hash, check_reference_name
@@ -123,7 +123,7 @@ class CommitBody(Struct, frozen=True, rename="camel"):
 
     def __post_init__(self) -> None:
         for operation in self.operations or ():
-            check_elements("Content key", operation.key.elements)
+            check_key(operation.key)
 
     def changes(self) -> list[Operation]:
         """Expected content is not looked at, as ever: the expected hash says more."""
@@ -141,7 +141,7 @@ class NamedBody(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_reference_name(self.name)
-        if self.hash:
+        if self.hash is not None:
             check_hash_or_relative(self.hash)
 
 
@@ -169,13 +169,14 @@ class MergeKeyBodyV1(Struct, frozen=True, rename="camel"):
     key: ContentKey
     merge_behavior: MergeBehavior
 
+    def __post_init__(self) -> None:
+        check_elements("Content key", self.key.elements)
+
     def rule(self) -> MergeKey:
         return MergeKey(self.key, self.merge_behavior)
 
 
-class MergeKeyBody(Struct, frozen=True, rename="camel"):
-    key: ContentKey
-    merge_behavior: MergeBehavior
+class MergeKeyBody(MergeKeyBodyV1, frozen=True, rename="camel"):
     expected_target_content: Content | None = None
     resolved_content: Content | None = None
     expected_target_documentation: Documentation | None = None

@@ -28,7 +28,9 @@ in the file. Flags win over the environment, which wins over the file, which win
 - `{FILE}` is read from the working directory; `--config PATH` or `{FILE_VARIABLE}` name another.
 - A setting that is on or off is `--stack-traces` or `--no-stack-traces` as a flag, and `true` or
   `false` elsewhere. Lists are separated by commas, in the file they are lists.
-- An unknown name or a wrong value is an error, and nothing is started.
+- An unknown name or a wrong value is an error, and nothing is started. The variables that
+  Kubernetes sets for a service named `morag` (`{PREFIX}SERVICE_HOST`, `{PREFIX}PORT=tcp://...` and
+  their like) are no settings and are ignored.
 - `morag.open(url, morag.Settings(...))` takes those of the catalog.
 """
 

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     Log = Callable[[Request, int, int, float, str], None]
 
 
-def access_log(form: Literal["off", "text", "json"], write: Callable[[str], object]) -> Log | None:
+def access_log(
+    form: Literal["off", "text", "json"],
+    write: Callable[[str], object],
+    clock_nanos: Callable[[], int],
+) -> Log | None:
     """Takes the request, status, bytes of the answer, milliseconds and the client's address."""
     if form == "off":
         return None
 
     def log(request: Request, status: int, size: int, millis: float, client: str) -> None:
         line = _Line(
-            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            time=_shown(clock_nanos()),
             client=client,
             method=request.method,
             path=request.path,
@@ -31,7 +35,9 @@ def access_log(form: Literal["off", "text", "json"], write: Callable[[str], obje
             bytes=size,
             millis=round(millis, 3),
         )
-        with suppress(OSError, ValueError):  # Nobody is served worse because nobody reads.
+        # Standard error may be closed, or end in a pipe whose reader is gone: requests are served
+        # all the same. A reader that stays and does not read holds up the server.
+        with suppress(OSError, ValueError):
             write(_json(line) if form == "json" else _text(line))
 
     return log
@@ -45,6 +51,10 @@ class _Line(msgspec.Struct, frozen=True):
     status: int
     bytes: int
     millis: float
+
+
+def _shown(nanos: int) -> str:
+    return datetime.fromtimestamp(nanos / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
 def _json(line: _Line) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from morag.api.http import Request
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_LEVEL: Final = 1  # JSON gets a tenth larger than at level 6, in less than half the time.
+_LEVEL: Final = 1  # JSON gets 7 % larger than at level 6, in half the time.
 
 _MOST_MEMBERS: Final = 64  # Each one copies the rest; clients send one.
 

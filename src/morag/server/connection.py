@@ -8,15 +8,15 @@ task, no queue, no copy.
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from collections import deque
+from contextlib import suppress
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from morag.api.http import Request, Response
-from morag.server.heads import CONTINUE, head, plain
-from morag.server.reading import Reading
+from morag.api.http import Response
+from morag.server.heads import BUSY, CONTINUE, TOO_SLOW, head
+from morag.server.reading import Reading, Received
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -28,12 +28,7 @@ LINGER_BYTES: Final = 16 * 1024 * 1024
 _TOLD_TO_GO: Final = 100  # How many connections too many get an answer; more are just cut.
 _COPY_BYTES: Final = 16 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
-_UNREADABLE: Final = Request("-", "-")
-_BUSY: Final = plain(503, "Too many connections", (b"retry-after", b"1"))
-_TOO_SLOW: Final = plain(408, "The request took too long to arrive")
-_BROKEN: Final = plain(500, "Internal error; the server's log has the details")
-
-logger = logging.getLogger(__name__)
+_UNREADABLE: Final = Received("-", "-")
 
 
 class Connection(Reading):
@@ -74,7 +69,7 @@ class Connection(Reading):
         self._transport: asyncio.Transport
         self._client = "-"
         self._answering = False
-        self._waiting: deque[tuple[Request, Response | None, bool, float]] = deque()
+        self._waiting: deque[tuple[Received, Response | None, bool, float]] = deque()
         self._paused = False  # Because the client does not take what is there already.
         self._written_bytes = 0
         self._behind: tuple[float, int] | None = None  # Since when, and what it had taken by then.
@@ -94,14 +89,15 @@ class Connection(Reading):
         if excess > _TOLD_TO_GO:
             self._abort()
         elif excess > 0:
-            self.refuse(_BUSY)
+            self.refuse(BUSY)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """What was accepted goes on; only its answer has nowhere to go."""
         cast("set[Any]", self._state.connections).discard(self)
         self._edge.connections.discard(self)
         self._closing = True
-        self._waiting.clear()
+        while self._waiting:
+            self._edge.release(self._waiting.popleft()[0].held_bytes)
         self.end_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -155,13 +151,13 @@ class Connection(Reading):
             pass
         elif self._reading:
             if now - self._since > _patience(settings.slow_client_seconds, self._received_bytes):
-                self.refuse(_TOO_SLOW)
+                self.refuse(TOO_SLOW)
         elif now - self._since > settings.idle_timeout_seconds:
             self._close()
 
     # What reading leads to.
 
-    def accept(self, request: Request, keep: bool) -> None:
+    def accept(self, request: Received, keep: bool) -> None:
         if self._answering or self._waiting or self._paused:
             if not self._waiting:
                 self._transport.pause_reading()
@@ -169,7 +165,7 @@ class Connection(Reading):
         else:
             self._answer(request, keep, self._since)
 
-    def refuse(self, response: Response, request: Request | None = None) -> None:
+    def refuse(self, response: Response, request: Received | None = None) -> None:
         """The last answer on this connection, after those that are due before it."""
         if not self._open:
             return
@@ -186,38 +182,45 @@ class Connection(Reading):
 
     # Answering.
 
-    def _answer(self, request: Request, keep: bool, since: float) -> None:
+    def _answer(self, request: Received, keep: bool, since: float) -> None:
         try:
             answer = self._edge.answer(request)
-        except Exception:
-            logger.exception("%s %s failed", request.method, request.path)
-            answer = _BROKEN
+        except Exception as error:  # noqa: BLE001 - It is told, and the client gets an answer.
+            answer = self._edge.broken(request, error)
         if isinstance(answer, Response):
             self._dress(request, answer, keep, since)
             return
+
+        def answered(response: Response) -> None:
+            self._answering = False
+            if self._closing:
+                self._edge.release(request.held_bytes)
+            else:
+                self._dress(request, response, keep, since)
+                self._go_on()
+
         self._answering = True
-        self._edge.start(answer, lambda response: self._answered(request, response, keep, since))
+        self._edge.start(request, answer, answered)
 
-    def _answered(self, request: Request, response: Response, keep: bool, since: float) -> None:
-        self._answering = False
-        if not self._closing:
-            self._dress(request, response, keep, since)
-            self._go_on()
-
-    def _dress(self, request: Request, response: Response, keep: bool, since: float) -> None:
-        dressed = self._edge.dressed(request, response)
+    def _dress(self, request: Received, response: Response, keep: bool, since: float) -> None:
+        try:
+            dressed = self._edge.dressed(request, response)
+        except Exception as error:  # noqa: BLE001 - It is told, and the client gets an answer.
+            dressed = self._edge.broken(request, error)
         if isinstance(dressed, Response):
             self._send(request, dressed, keep, since)
             return
 
         def packed(response: Response) -> None:
             self._answering = False
-            if not self._closing:
+            if self._closing:
+                self._edge.release(request.held_bytes)
+            else:
                 self._send(request, response, keep, since)
                 self._go_on()
 
         self._answering = True
-        self._edge.start(dressed, packed)
+        self._edge.start(request, dressed, packed)
 
     def _go_on(self) -> None:
         """With the requests that were sent ahead."""
@@ -236,7 +239,9 @@ class Connection(Reading):
 
     # Writing.
 
-    def _send(self, request: Request, response: Response, keep: bool, since: float) -> None:
+    def _send(self, request: Received, response: Response, keep: bool, since: float) -> None:
+        if request.held_bytes:
+            self._edge.release(request.held_bytes)
         if self._ending and not self._waiting:
             keep = False
         status, body = response.status, response.body
@@ -259,7 +264,7 @@ class Connection(Reading):
         elif not self._reading:
             self._since = now
 
-    def _send_last(self, request: Request, response: Response, since: float) -> None:
+    def _send_last(self, request: Received, response: Response, since: float) -> None:
         """And let the client read it: closing at once would discard it on its way."""
         length = len(response.body)
         top = head(response.status, response.headers, length, self._general_lines(), False)
@@ -291,7 +296,10 @@ class Connection(Reading):
         """At once, and for the kernel too: it would go on offering what the client never takes."""
         self._open = False
         self._closing = True
-        self._transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, _RESET)
+        socket = self._transport.get_extra_info("socket")
+        if socket is not None:  # As it is of a transport that is closed already.
+            with suppress(OSError):
+                socket.setsockopt(SOL_SOCKET, SO_LINGER, _RESET)
         self._transport.abort()
 
 

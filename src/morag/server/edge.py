@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable
-from threading import get_ident
+from threading import Lock, get_ident
+from traceback import format_exception
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from morag.api.http import Later, Request, Response
-from morag.errors import MoragError
+from morag.errors import MoragError, RequestTooLarge
 from morag.server.access_log import access_log
 from morag.server.bodies import packed, unpacked, wants_gzip
 from morag.server.cors import Cors
+from morag.server.heads import BROKEN, NO_ROOM
 from morag.server.health import LIVE, READY, UP, Readiness
 from morag.server.threads import Threads
+from morag.versions.world import World
 
 if TYPE_CHECKING:
     from morag.api.http import Spawn
     from morag.config import ServerSettings
     from morag.server.connection import Connection
+    from morag.server.reading import Received
 
 # What takes longer than a millisecond, about, would hold up other requests on the event loop.
 PACK_IN_PLACE_BYTES: Final = 64 * 1024
 UNPACK_IN_PLACE_BYTES: Final = 4 * 1024
+UNPACKED_IN_PLACE_BYTES: Final = 32 * 1024
 READ_IN_PLACE_BYTES: Final = 128 * 1024
 
+_LARGE_BODIES: Final = 4  # How many of the largest allowed may be here at the same time.
 _LEAST_SECONDS: Final = 0.1
+_WORLD: Final = World()
 _PACKED: Final = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+
+logger = logging.getLogger(__name__)
 
 
 class Api(Protocol):
@@ -55,15 +65,19 @@ class Edge:
         *,
         in_place: bool,
         check_store: Callable[[], object],
+        hide: Callable[[str], str] = str,
         write_log: Callable[[str], object] = sys.stderr.write,
+        clock_nanos: Callable[[], int] = _WORLD.clock_nanos,
     ) -> None:
         self.settings = settings
-        self.log = access_log(settings.access_log, write_log)
+        self.log = access_log(settings.access_log, write_log, clock_nanos)
         self.connections: set[Connection] = set()
-        self.held_bytes = 0  # Of request bodies that are being read.
+        self.held_bytes = 0  # Of large request bodies, until they are answered.
         self.pending = 0  # Requests that were accepted and wait, their clients gone or not.
         self._api = api
         self._in_place = in_place
+        self._hide = hide  # Takes secrets out of what is logged.
+        self._holding = Lock()
         self._ready = Readiness(check_store)
         self._cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self._loop = asyncio.get_running_loop()
@@ -72,7 +86,7 @@ class Edge:
         self._finished = asyncio.Event()
         self._stop_by: float | None = None
 
-    def answer(self, request: Request) -> Response | Later:
+    def answer(self, request: Received) -> Response | Later:
         """The answer, or what has to be started for it."""
         if self._cors is not None and (allowed := self._cors.preflight(request)) is not None:
             return allowed
@@ -85,8 +99,18 @@ class Edge:
             return self._api.answer(request)
         return self._answer_with_body(request)
 
-    def start(self, later: Later, done: Callable[[Response], None]) -> None:
-        """Begin what takes longer; `done` is called on the event loop."""
+    def start(self, request: Request, later: Later, done: Callable[[Response], None]) -> None:
+        """Begin what takes longer; `done` is called on the event loop, once, whatever happens."""
+        waits = True
+
+        def spawn(work: Callable[[], None]) -> None:
+            def guarded() -> None:
+                try:
+                    work()
+                except Exception as error:  # noqa: BLE001 - It is told, and so is the client.
+                    finished(self.broken(request, error))
+
+            self._threads.spawn(guarded)
 
         def finished(response: Response) -> None:
             if get_ident() == self._loop_thread:
@@ -95,13 +119,20 @@ class Edge:
                 self._loop.call_soon_threadsafe(deliver, response)
 
         def deliver(response: Response) -> None:
+            nonlocal waits
+            if not waits:
+                return  # It failed after it had answered.
+            waits = False
             self.pending -= 1
             if not self.pending:
                 self._finished.set()
             done(response)
 
-        later.start(self._threads.spawn, finished)
-        self.pending += 1  # `deliver` comes later, whatever happened.
+        self.pending += 1
+        try:
+            later.start(spawn, finished)
+        except Exception as error:  # noqa: BLE001 - It is told, and so is the client.
+            finished(self.broken(request, error))
 
     def dressed(self, request: Request, response: Response) -> Response | Later:
         """The response as it goes out: compressed if large and wanted, with what browsers need."""
@@ -114,6 +145,25 @@ class Edge:
 
     def failure(self, request: Request, error: Exception) -> Response:
         return self._api.failure(request, error)
+
+    def broken(self, request: Request, error: Exception) -> Response:
+        """What a client is told of an error that the API did not make an answer of."""
+        told = self._hide("".join(format_exception(error)))
+        logger.error("%s %s failed\n%s", request.method, request.path, told.rstrip())
+        return BROKEN
+
+    def hold(self, more_bytes: int) -> bool:
+        """Count them, from whichever thread, until `release`; False if there is no room for them.
+
+        Only large bodies are counted. While threads unpack, each may go beyond by one body.
+        """
+        with self._holding:
+            self.held_bytes += more_bytes
+            return self.held_bytes <= _LARGE_BODIES * self.settings.max_request_bytes
+
+    def release(self, held_bytes: int) -> None:
+        with self._holding:
+            self.held_bytes -= held_bytes
 
     def stop(self) -> None:
         """From now on the time runs in which accepted requests are finished."""
@@ -131,19 +181,33 @@ class Edge:
                 return False
         return await asyncio.to_thread(self._threads.close, self._seconds_left())
 
-    def _answer_with_body(self, request: Request) -> Response | Later:
-        encoding = request.header(b"content-encoding") if request.body else None
-        most = READ_IN_PLACE_BYTES if encoding is None else UNPACK_IN_PLACE_BYTES
+    def _answer_with_body(self, request: Received) -> Response | Later:
+        size = len(request.body)
+        encoding = request.header(b"content-encoding") if size else None
+        if encoding is None:
+            if self._in_place and size <= READ_IN_PLACE_BYTES:
+                return self._api.answer(request)
+            return _InThread(lambda: self._api.answer(request))
+        limit = self.settings.max_request_bytes
+        if self._in_place and size <= UNPACK_IN_PLACE_BYTES:
+            return self._answer_packed(request, encoding, min(limit, UNPACKED_IN_PLACE_BYTES))
+        return _InThread(lambda: self._answer_packed(request, encoding, limit))
 
-        def answer() -> Response | Later:
-            if encoding is not None:
-                try:
-                    request.body = unpacked(request.body, encoding, self.settings.max_request_bytes)
-                except MoragError as error:
-                    return self._api.failure(request, error)
-            return self._api.answer(request)
-
-        return answer() if self._in_place and len(request.body) <= most else _InThread(answer)
+    def _answer_packed(self, request: Received, encoding: str, limit: int) -> Response | Later:
+        """In a thread after all, if it turns out larger than a limit that is not the last one."""
+        last = self.settings.max_request_bytes
+        try:
+            body = unpacked(request.body, encoding, limit)
+        except MoragError as error:
+            if isinstance(error, RequestTooLarge) and limit < last:
+                return _InThread(lambda: self._answer_packed(request, encoding, last))
+            return self._api.failure(request, error)
+        if len(body) > UNPACKED_IN_PLACE_BYTES and body is not request.body:
+            request.held_bytes += len(body)
+            if not self.hold(len(body)):
+                return NO_ROOM
+        request.body = body
+        return self._api.answer(request)
 
     def _seconds_left(self) -> float:
         assert self._stop_by is not None, "stop() was called"

@@ -34,3 +34,11 @@ def plain(status: int, text: str, *headers: Header) -> Response:
     """An answer to somebody who may not be a client of the API at all."""
     kind = (b"content-type", b"text/plain; charset=utf-8")
     return Response(status, f"{text}\n".encode(), (kind, *headers))
+
+
+BROKEN: Final = plain(500, "Internal error; the server's log has the details")
+BUSY: Final = plain(503, "Too many connections", (b"retry-after", b"1"))
+HEAD_TOO_LARGE: Final = plain(431, "The request line and headers are too large")
+NO_ROOM: Final = plain(503, "Too many large requests at once", (b"retry-after", b"1"))
+NO_TUNNEL: Final = plain(405, "This is no proxy")
+TOO_SLOW: Final = plain(408, "The request took too long to arrive")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
 import morag
 from morag.api.app import Api
+from morag.backend.urls import masked
 from morag.errors import MoragError
 from morag.server.edge import Edge
-from morag.server.stores import is_embedded
+from morag.server.memory import limit_arenas
+from morag.server.sockets import CannotServe
+from morag.server.stores import hiding, is_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -38,7 +42,14 @@ class Lifespan:
         self._repository: Repository | None = None
 
     def open(self) -> None:
-        self._repository = morag.open(self._server.store, self._settings)
+        limit_arenas()  # Here, because every process comes along.
+        try:
+            self._repository = morag.open(self._server.store, self._settings)
+        except MoragError:
+            raise
+        except Exception as error:  # noqa: BLE001 - Drivers raise what they like.
+            told = hiding(self._server.store)(f"{type(error).__name__}: {error}")
+            raise CannotServe(f"Cannot open '{masked(self._server.store)}' ({told})") from None
 
     def close(self) -> None:
         if self._repository is not None:
@@ -55,8 +66,10 @@ class Lifespan:
         await receive()
         try:
             edge = scope["state"]["edge"] = self._edge()
-        except Exception as error:
-            logger.error("Cannot start: %s", error, exc_info=not isinstance(error, MoragError))
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it is told.
+            known = isinstance(error, MoragError)
+            told = str(error) if known else "".join(format_exception(error)).rstrip()
+            logger.error("Cannot start: %s", hiding(self._server.store)(told))
             await send({"type": "lifespan.startup.failed"})
             return
         gc.freeze()  # What is here by now stays: never look at it again.
@@ -77,11 +90,13 @@ class Lifespan:
             self.open()
         repository = self._repository
         assert repository is not None
+        hide = hiding(self._server.store)
         return Edge(
-            Api(repository, stack_traces=self._server.stack_traces),
+            Api(repository, stack_traces=self._server.stack_traces, hide=hide),
             self._server,
             in_place=is_embedded(self._server.store),
             check_store=lambda: repository.references.get(repository.default_branch),
+            hide=hide,
         )
 
 
@@ -94,4 +109,7 @@ async def _check_connections(edge: Edge) -> None:
     while True:
         await asyncio.sleep(pause)
         for connection in tuple(edge.connections):
-            connection.check(loop.time())
+            try:
+                connection.check(loop.time())
+            except Exception:  # One that cannot be checked must not keep the others from it.
+                logger.exception("Checking a connection failed")

@@ -12,7 +12,6 @@ from uvicorn.supervisors import Multiprocess
 
 from morag.backend.urls import masked
 from morag.server.lifespan import Lifespan
-from morag.server.memory import limit_arenas
 from morag.server.sockets import CannotServe, allow_files, bound, check_tls, url_of
 from morag.server.stores import is_shared
 
@@ -37,7 +36,6 @@ def serve(settings: Settings, server: ServerSettings) -> int:
             f"{server.workers} workers cannot share '{masked(server.store)}', which belongs to one"
             " process; take --workers 1, or a store that processes can share, such as sqlite:PATH"
         )
-    limit_arenas()
     if server.tls_cert:
         check_tls(server.tls_cert, server.tls_key)
     allow_files(server.max_connections)
@@ -56,9 +54,15 @@ def _run_one(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) 
     running = _Server(_config(server, lifespan), _teller(server, sockets))
     try:
         running.run(sockets)
+    except SystemExit:  # How uvicorn gives up; why was logged.
+        lifespan.close()
+        return 1
     except BaseException:
         lifespan.close()
         raise
+    if not running.started:
+        lifespan.close()
+        return 1
     return 0 if lifespan.complete and not running.force_exit else 1
 
 

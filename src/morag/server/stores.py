@@ -1,10 +1,15 @@
-"""What a server must know about a store before it opens it: where it runs, who may share it."""
+"""What the URL of a store tells a server: where it runs, who may share it, what to hide."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
-from morag.backend.urls import StoreUrl
+from morag.backend.urls import StoreUrl, masked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _IN_THIS_PROCESS: Final = frozenset({"memory", "rocksdb", "sqlite"})
 _OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
@@ -18,3 +23,16 @@ def is_embedded(url: str) -> bool:
 def is_shared(url: str) -> bool:
     """Whether several processes can work on it at the same time."""
     return StoreUrl.parse(url).scheme not in _OF_ONE_PROCESS
+
+
+def hiding(url: str) -> Callable[[str], str]:
+    """A function that takes out of any text what `masked` takes out of this URL."""
+    shown = masked(url).split("***")
+    found = re.fullmatch("(.*)".join(map(re.escape, shown)), url, re.DOTALL)
+    assert found is not None, "masking replaces, and changes nothing else"
+    secrets = {form for secret in found.groups() for form in (secret, unquote(secret)) if form}
+    longest_first = sorted(secrets, key=len, reverse=True)
+    if not secrets:
+        return str
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    return lambda text: pattern.sub("***", text)

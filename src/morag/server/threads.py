@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ class Threads:
     def __init__(self, count: int) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.spawn: Callable[[Callable[[], None]], None] = self._queue.put
+        self._running = count
+        self._lock = Lock()
+        self._all_ended = Event()
         # Daemons: a store that never answers must not keep a process from ending.
         self._threads = [
             Thread(target=self._run, name=f"morag-{number}", daemon=True) for number in range(count)
@@ -34,11 +37,7 @@ class Threads:
         """Let all queued work be done; False if that took too long."""
         for _ in self._threads:
             self._queue.put(None)
-        for thread in self._threads:
-            thread.join(timeout_seconds)
-            if thread.is_alive():
-                return False
-        return True
+        return self._all_ended.wait(timeout_seconds)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
@@ -47,3 +46,7 @@ class Threads:
             except Exception:
                 logger.exception("Work in a thread failed")
             del work  # Or an idle thread would keep the last request alive.
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                self._all_ended.set()

@@ -190,7 +190,7 @@ class SourceChanges:
                 value,
                 content_id_of(now),
                 expected or base,
-                renamed and expected is None,
+                renamed and expected is None and was is None,
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,6 +20,9 @@ from tests.original.differential.vocabulary import BEHAVIORS, MESSAGES, content,
 if TYPE_CHECKING:
     from tests.original.differential.symbols import Json
     from tests.original.differential.vocabulary import Key
+
+# Content ids by key, as they should be once a rename was brought: None where nothing is left.
+Moved: TypeAlias = "dict[Key, str | None]"
 
 _SCRATCH: Final = "scratch"
 _RENAMED: Final = "renamed"
@@ -187,7 +190,9 @@ class Bringing(Asking):
         made = done.json["targetBranch"]["hash"] if done.ok else head
         if done.ok:
             how = {"hashesToTransplant": [made]} if self.chance(0.5) else {"fromHash": made}
-            self.try_rename({"fromRefName": _RENAMED} | how, {key: to}, head)
+            self.try_rename(
+                {"fromRefName": _RENAMED} | how, {key: None, to: state[key]["id"]}, head
+            )
         self.pair.ask(Request("DELETE", self.path("trees", f"{_RENAMED}@{made}")))
         self.world.refresh()
 
@@ -195,13 +200,13 @@ class Bringing(Asking):
         made = Request("POST", self.path("trees"), (("name", name), ("type", "BRANCH")))
         self.pair.ask(made.with_json({"type": "DETACHED", "hash": at}))
 
-    def is_a_rename(self, request: Request, moved: dict[Key, Key], target: str) -> bool:
+    def is_a_rename(self, request: Request, moved: Moved, target: str) -> bool:
         """Whether the original would lose a table. Then Morag alone is asked, and must not."""
         if moved and target in self.world.references and _is_plain(request.json):
             self.try_rename(request.json, moved, self.world.head(target))
         return bool(moved)
 
-    def moved_by_merge(self, request: Request, source: str) -> dict[Key, Key]:
+    def moved_by_merge(self, request: Request, source: str) -> Moved:
         """What was renamed since the merge base, as far as Morag tells it."""
         if not self.world.may_have_renames(source):
             return {}
@@ -209,8 +214,8 @@ class Bringing(Asking):
         found = self.pair.ask_one(request.with_json(request.json | flags))
         return self.world.renames(found.json["commonAncestor"], source) if found.ok else {}
 
-    def moved_by_transplant(self, specs: list[str]) -> dict[Key, Key]:
-        moved: dict[Key, Key] = {}
+    def moved_by_transplant(self, specs: list[str]) -> Moved:
+        moved: Moved = {}
         for spec in specs if not self.pair.twins else []:
             commit = self.world.commit(spec)
             if commit is not None and commit.parents:
@@ -219,9 +224,8 @@ class Bringing(Asking):
                 moved |= self.world.renames(commit.parents[0], commit.hash)
         return moved
 
-    def try_rename(self, body: Json, moved: dict[Key, Key], head: str) -> None:
-        """Do it in Morag on a branch of its own: the old key is gone, the new one has it all."""
-        symbols = self.pair.symbols
+    def try_rename(self, body: Json, moved: Moved, head: str) -> None:
+        """Do it in Morag on a branch of its own, and see that everything is where it should be."""
         self.make(_SCRATCH, head)
         verb = "merge" if "fromHash" in body else "transplant"
         request = Request("POST", self.path("trees", f"{_SCRATCH}@{head}", "history", verb))
@@ -229,13 +233,13 @@ class Bringing(Asking):
         reply = self.pair.ask_one(request)
         entries = Request("GET", self.path("trees", _SCRATCH, "entries"))
         seen = self.pair.ask_one(entries).json["entries"]
-        keys = {tuple(entry["name"]["elements"]) for entry in seen}
+        ids = {tuple(entry["name"]["elements"]): entry["contentId"] for entry in seen}
         if reply.status == 200 and reply.json["wasApplied"]:
-            if keys & moved.keys() or not keys >= {*moved.values()}:
+            if {key: ids.get(key) for key in moved} != moved:
                 self.pair.blame(entries, f"a rename is not brought as one: {moved} by {request}")
             else:
                 self.pair.known.count(MERGED_RENAME)
-        put_back = self.path("trees", f"{_SCRATCH}@{symbols.real(self.now(), 1)}")
+        put_back = self.path("trees", f"{_SCRATCH}@{self.now()}")
         self.pair.ask_one(Request("PUT", put_back).with_json({"type": "DETACHED", "hash": head}))
         self.pair.ask(Request("DELETE", self.path("trees", f"{_SCRATCH}@{head}")))
         self.world.refresh()

@@ -20,6 +20,7 @@ MERGED_RENAME: Final = "merged rename"
 EMPTY_MERGE: Final = "merge of nothing"
 LOST_KEY: Final = "transplant that loses a key"
 EQUAL_BASES: Final = "equal merge bases"
+UNSTORED: Final = "expected content that is not stored"
 BAD_INPUT: Final = "500 to bad input"
 BAD_FILTER: Final = "bad filter of nothing"
 NO_ALLOW: Final = "405 without Allow"
@@ -45,6 +46,10 @@ REASONS: Final = {
     EQUAL_BASES: (
         "Criss-cross merges leave two merge bases of equal rank: which one the original takes is"
         " up to the order of a heap. Not asked."
+    ),
+    UNSTORED: (
+        "A merge that expects content of a key which the target does not have: the original looks"
+        " for that content and answers 500. In Morag it is a conflict."
     ),
     BAD_INPUT: (
         "The original answers 500 to bad input. Morag answers 400 BAD_REQUEST, and both have the"
@@ -74,6 +79,20 @@ def nothing_filtered(request: Request, answer: Answer) -> bool:
         return False
     body = answer.json
     return isinstance(body, dict) and not any(isinstance(v, list) and v for v in body.values())
+
+
+def fault(original: Answer, morag: Answer) -> str | None:
+    """What is wrong with a 500 of the original, if Morag answers as it should."""
+    body, ours = original.json, morag.json
+    if original.status != 500 or not isinstance(body, dict) or not isinstance(ours, dict):
+        return None
+    said = str(body.get("message"))
+    if "ObjNotFoundException" in said:
+        conflict = morag.status == 409 or ours.get("wasSuccessful") is False
+        return UNSTORED if conflict else None
+    # The same key twice is not the only thing that is wrong with some requests.
+    lost = "Duplicate key" in said and ours.get("errorCode") == "REFERENCE_NOT_FOUND"
+    return BAD_INPUT if lost or refused(morag) else None
 
 
 def refused(answer: Answer) -> bool:

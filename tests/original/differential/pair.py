@@ -10,10 +10,10 @@ from msgspec import Struct
 from tests.original.differential.canonical import Answer, Comparison, lacks_allow, says_java
 from tests.original.differential.known import (
     BAD_FILTER,
-    BAD_INPUT,
     JAVA_TEXT,
     NO_ALLOW,
     Known,
+    fault,
     nothing_filtered,
     refused,
 )
@@ -109,8 +109,8 @@ class Pair:
         self.differences.append(Difference(request, [why], *answers, tuple(self.tail)))
 
     def _differences(self, request: Request, here: Answer, there: Answer) -> list[str]:
-        if here.status == 500 and refused(there):
-            self.known.count(BAD_INPUT)
+        if what := fault(here, there):
+            self.known.count(what)
             return []
         if nothing_filtered(request, here) and refused(there):
             self.known.count(BAD_FILTER)

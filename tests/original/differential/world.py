@@ -122,14 +122,17 @@ class World:
             return Logged(meta["hash"], meta["parentCommitHashes"])
         return Logged(self.nothing, [])
 
-    def renames(self, before: str, after: str) -> dict[Key, Key]:
-        """Keys that hold, at the later commit, what other keys held at the earlier one."""
+    def renames(self, before: str, after: str) -> dict[Key, str | None]:
+        """The keys that take part in renames, with the content ids that they have afterwards."""
         later = self.state(after)
         moved = {c["id"]: key for key, c in later.items() if len(self._homes[c["id"]]) > 1}
-        if not moved:
-            return {}
-        earlier = self.state(before).items()
-        return {k: moved[c["id"]] for k, c in earlier if moved.get(c["id"], k) != k}
+        found: dict[Key, str | None] = {}
+        for key, content in self.state(before).items() if moved else ():
+            to = moved.get(content["id"], key)
+            if to != key:
+                found[to] = content["id"]
+                found[key] = later[key]["id"] if key in later else None
+        return found
 
     def base_ranks(self, one: str, other: str) -> list[int]:
         """How far from the root the common ancestors are of which none descends from another."""

@@ -221,7 +221,7 @@ class Writes(Asking):
         branch = self.one(self.world.names("BRANCH"))
         head = self.world.head(branch)
         state = self.world.state(head)
-        if not state or self.pair.twins:
+        if not state or self.pair.twins or branch == "-":
             return
         key = self.one(list(state))
         here = state[key]

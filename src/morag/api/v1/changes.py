@@ -104,8 +104,10 @@ def transplant(call: Call) -> Answer:
         )
     meta = CommitMeta(message=call.query.text("message") or "")
     options = options_of(body, meta, squash=False)
-    request = call.service.changes.transplant_request(source, hashes, target, options)
-    return call.in_lane(request, _merged)
+    changes = call.service.changes
+    return call.in_thread(
+        lambda: call.in_lane(changes.transplant_request(source, hashes, target, options), _merged)
+    )
 
 
 def _checked_target(call: Call, check: Checks) -> Asked:

@@ -11,7 +11,7 @@ from morag.api.endpoints import Parameter
 from morag.api.paths import NoSuchPath, key_in_path
 from morag.api.v1.declared import HASH_ON_REF, endpoint
 from morag.errors import BadRequest
-from morag.model.content import Namespace, type_name
+from morag.model.content import Namespace, check_content, type_name
 from morag.model.names import HASH_RULE, check_hash
 from morag.service.places import Asked
 
@@ -37,6 +37,7 @@ def create_namespace(call: Call) -> Answer:
     assert body is not None, "checked"
     if not isinstance(body, Namespace):
         raise BadRequest(f"createNamespace.namespace: must be a NAMESPACE, not {type_name(body)}")
+    check_content(body)
     branch, _ = _namespace(call)
     namespaces = call.service.namespaces
 
