@@ -126,8 +126,15 @@ def test_memory_has_no_place() -> None:
         open_memory(StoreUrl.parse("memory:x"))
 
 
+@pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
+def test_a_store_on_disk_is_on_this_machine(scheme: str) -> None:
+    with pytest.raises(StoreUrlInvalid) as raised:
+        open_backend(f"{scheme}://somebody:secret@machine/data")
+    assert "secret" not in str(raised.value)
+
+
 def test_a_store_on_disk_needs_a_place() -> None:
-    with pytest.raises(StoreUrlInvalid, match="names no directory"):
+    with pytest.raises(StoreUrlInvalid, match="names no path"):
         open_rocksdb(StoreUrl.parse("rocksdb:"))
-    with pytest.raises(StoreUrlInvalid, match="names no file"):
+    with pytest.raises(StoreUrlInvalid, match="names no path"):
         open_sqlite(StoreUrl.parse("sqlite:"))

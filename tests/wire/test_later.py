@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api.http import Response
-from morag.api.later import InThread, InTurn, Turn
+from morag.api.later import InThread, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,14 +21,14 @@ class Threads:
         self.works.pop(0)()
 
 
-def answering(status: int) -> InThread:
-    return InThread(lambda: Response(status), lambda work: work())
+def answering(status: int, turns: Turns | None = None) -> InThread:
+    return InThread(turns or Turns(1), lambda: Response(status), lambda work: work())
 
 
 def test_those_who_would_wait_for_each_other_have_one_thread_together() -> None:
-    threads, turn, answers = Threads(), Turn(), list[int]()
+    threads, turns, answers = Threads(), Turns(1), list[int]()
     for status in (201, 202, 203):
-        later = InTurn(turn, answering(status))
+        later = answering(status, turns)
         later.start(threads.works.append, lambda response: answers.append(response.status))
     assert len(threads.works) == 1
     while threads.works:
@@ -38,9 +38,9 @@ def test_those_who_would_wait_for_each_other_have_one_thread_together() -> None:
 
 
 def test_after_everybody_had_a_turn_the_next_one_starts_at_once() -> None:
-    threads, turn, answers = Threads(), Turn(), list[int]()
+    threads, turns, answers = Threads(), Turns(1), list[int]()
     for status in (201, 202):
-        later = InTurn(turn, answering(status))
+        later = answering(status, turns)
         later.start(threads.works.append, lambda response: answers.append(response.status))
         threads.run_one()
     assert answers == [201, 202]
@@ -48,9 +48,21 @@ def test_after_everybody_had_a_turn_the_next_one_starts_at_once() -> None:
 
 def test_an_answer_may_turn_out_to_wait_once_more() -> None:
     threads, answers = Threads(), list[int]()
-    later = InThread(lambda: answering(204), lambda work: work())
+    later = InThread(Turns(1), lambda: answering(204), lambda work: work())
     later.start(threads.works.append, lambda response: answers.append(response.status))
     threads.run_one()
     assert answers == []
     threads.run_one()
     assert answers == [204]
+
+
+def test_some_may_go_at_once_and_the_others_wait() -> None:
+    threads, turns, answers = Threads(), Turns(2), list[int]()
+    for status in (201, 202, 203, 204):
+        later = answering(status, turns)
+        later.start(threads.works.append, lambda response: answers.append(response.status))
+    assert len(threads.works) == 2
+    while threads.works:
+        threads.run_one()
+        assert len(threads.works) <= 2
+    assert answers == [201, 202, 203, 204]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from morag.api import errors, extras, pages, v1, v2
 from morag.api.call import Call, Handler
 from morag.api.http import Request, Response
-from morag.api.later import Turn
+from morag.api.later import Queues
 from morag.api.media import accepts_json
 from morag.api.paths import NoSuchPath, UrlInvalid
 from morag.api.routing import Router
@@ -55,11 +55,12 @@ class Api:
         *,
         stack_traces: bool = False,
         hide: Callable[[str], str] = str,
+        listings_at_once: int = 8,
     ) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
         self._hide = hide  # Takes secrets out of what a bug says.
-        self._turn = Turn()
+        self._queues = Queues(listings_at_once)
         router: Router[Handler] = Router()
         for endpoint in ENDPOINTS:
             router.add(endpoint.method, endpoint.path, endpoint.handler)
@@ -104,7 +105,7 @@ class Api:
         def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)
 
-        return handler(Call(request, match.parameters, self._service, render, self._turn))
+        return handler(Call(request, match.parameters, self._service, render, self._queues))
 
     def _rendered(self, request: Request, work: Callable[[], Answer]) -> Answer:
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from morag.api.http import Request, Response
-from morag.api.later import Answer, InLane, InThread, InTurn
+from morag.api.later import Answer, InLane, InThread
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.model.names import check_hash
@@ -17,7 +17,7 @@ from morag.service.places import Asked, asked_in_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from morag.api.later import Render, Turn
+    from morag.api.later import Queues, Render
     from morag.model.references import Reference
     from morag.service.service import Service
     from morag.versions.lanes import Request as LaneRequest
@@ -32,7 +32,7 @@ NO_CONTENT: Final = Response(204)
 class Call:
     """A request that found its handler."""
 
-    __slots__ = ("_query", "_turn", "parameters", "render", "request", "service")
+    __slots__ = ("_query", "_queues", "parameters", "render", "request", "service")
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Call:
         parameters: Mapping[str, str],
         service: Service,
         render: Render,
-        turn: Turn,
+        queues: Queues,
     ) -> None:
         self.request = request
         self.parameters = parameters
         self.service = service
         self.render = render
-        self._turn = turn
+        self._queues = queues
         self._query: Query | None = None
 
     @property
@@ -57,15 +57,15 @@ class Call:
 
     def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """For what may take long, such as a listing."""
-        return InThread(work, self.render)
+        return InThread(self._queues.listings, work, self.render)
 
     def near(self, work: Callable[[], Answer], *places: Asked) -> Answer:
         """For what is found at once, unless one of the places is steps away."""
         return self.in_thread(work) if any(place.has_steps for place in places) else work()
 
-    def in_turn(self, work: Callable[[], Response]) -> Answer:
+    def in_turn(self, work: Callable[[], Answer]) -> Answer:
         """For what creates, moves or drops references: the store takes these one by one."""
-        return InTurn(self._turn, InThread(work, self.render))
+        return InThread(self._queues.references, work, self.render)
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For what changes a branch."""

@@ -22,9 +22,50 @@ Render: TypeAlias = Callable[[Callable[[], Answer]], Answer]
 """Makes an answer of whatever the call gives or raises."""
 
 
+class Turns:
+    """Lets a few works at once have a thread, however many come; the others wait for their turn.
+
+    Those that would only wait for each other, or are many and long, must not take the threads that
+    lanes are driven by.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._lock = Lock()
+        self._free = at_once
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, spawn: Spawn, work: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._free:
+                self._waiting.append(work)
+                return
+            self._free -= 1
+        spawn(lambda: self._run(spawn, work))
+
+    def _run(self, spawn: Spawn, work: Callable[[], None]) -> None:
+        try:
+            work()
+        finally:
+            with self._lock:
+                following = self._waiting.popleft() if self._waiting else None
+                if following is None:
+                    self._free += 1
+            if following is not None:
+                spawn(lambda: self._run(spawn, following))
+
+
+class Queues:
+    """Where works of one API wait that are not to have every thread."""
+
+    def __init__(self, listings_at_once: int) -> None:
+        self.listings = Turns(listings_at_once)
+        self.references = Turns(1)
+
+
 class InThread(Struct, frozen=True):
     """Work that may take long: it must not hold up the requests of others."""
 
+    turns: Turns
     work: Callable[[], Answer]
     render: Render
 
@@ -36,52 +77,7 @@ class InThread(Struct, frozen=True):
             else:
                 answer.start(spawn, done)
 
-        spawn(work)
-
-
-class Turn:
-    """Lets one work after the other have a thread, however many come at once.
-
-    For works that would only wait for each other: in threads of their own they would keep those
-    that others need.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._busy = False
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def take(self, spawn: Spawn, work: Callable[[], None]) -> None:
-        with self._lock:
-            if self._busy:
-                self._waiting.append(work)
-                return
-            self._busy = True
-        spawn(lambda: self._run(spawn, work))
-
-    def _run(self, spawn: Spawn, work: Callable[[], None]) -> None:
-        try:
-            work()
-        finally:
-            with self._lock:
-                following = self._waiting.popleft() if self._waiting else None
-                self._busy = following is not None
-            if following is not None:
-                spawn(lambda: self._run(spawn, following))
-
-
-class InTurn(Struct, frozen=True):
-    """Work that has to wait for its like."""
-
-    turn: Turn
-    work: InThread  # Whose answer waits for nothing more: there is no other thread in its turn.
-
-    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
-        self.turn.take(spawn, lambda: self.work.start(_at_once, done))
-
-
-def _at_once(work: Callable[[], None]) -> None:
-    work()
+        self.turns.take(spawn, work)
 
 
 class InLane(Struct, frozen=True):

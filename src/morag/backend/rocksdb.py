@@ -19,7 +19,6 @@ from morag.errors import (
     BadRequest,
     ServiceUnavailable,
     StoreLocked,
-    StoreUrlInvalid,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ _HASH_BYTES: Final = 32
 
 def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
     url.check_options(frozenset({"sync"}))
-    if not url.rest:
-        raise StoreUrlInvalid(f"'{url}' names no directory; write for example rocksdb:./data")
-    return RocksDBBackend(Path(url.rest).expanduser(), sync=url.flag("sync", default=True))
+    directory = url.path("for example rocksdb:./data")
+    return RocksDBBackend(directory, sync=url.flag("sync", default=True))
 
 
 class RocksDBBackend:

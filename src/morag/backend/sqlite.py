@@ -43,9 +43,8 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 def open_sqlite(url: StoreUrl) -> SQLiteBackend:
     url.check_options(frozenset({"sync"}))
-    if not url.rest:
-        raise StoreUrlInvalid(f"'{url}' names no file; write for example sqlite:./morag.db")
-    return SQLiteBackend(Path(url.rest).expanduser(), sync=url.flag("sync", default=True))
+    file = url.path("for example sqlite:./morag.db")
+    return SQLiteBackend(file, sync=url.flag("sync", default=True))
 
 
 class SQLiteBackend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 GROUP = "morag.backends"
 _SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
+_HOST = re.compile(r"//[^/]")
 # Both rather hide too much than too little: an unescaped password may contain any character.
 _PASSWORD = re.compile(r"(://[^:]*):.*@", re.DOTALL)
 _SECRET_OPTION = re.compile(
@@ -41,6 +43,12 @@ class StoreUrl(Struct, frozen=True):
         scheme, rest = match.groups()
         rest, _, query = rest.partition("?")
         return cls(text, scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+
+    def path(self, example: str) -> Path:
+        """The rest as a path on this machine, for stores that have no other place."""
+        if not self.rest or _HOST.match(self.rest):
+            raise StoreUrlInvalid(f"'{self}' names no path on this machine; write {example}")
+        return Path(self.rest).expanduser()
 
     def flag(self, name: str, default: bool) -> bool:
         """An option that is `on` or `off`."""

@@ -160,7 +160,8 @@ def _relative(kind: RelativeKind, text: str) -> Relative:
         millis = _number(text, _MAX_MILLIS)
         if millis is None:
             raise BadRequest(
-                f"'{text}' are too many milliseconds: use an ISO time such as 2023-05-27T11:10:47Z"
+                f"'{text}' are too many milliseconds: "
+                "use an ISO time such as 2023-05-27T11:10:47.000Z"
             )
         return Relative(kind, millis * _MILLI_NANOS)
     steps = _number(text, _MAX_STEPS)

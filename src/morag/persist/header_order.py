@@ -41,4 +41,3 @@ def _ordered(names: tuple[str, ...]) -> tuple[str, ...]:
         copy_size *= 2
     order.sort(key=lambda name: hashes[name] & (copy_size - 1))
     return tuple(order)
-

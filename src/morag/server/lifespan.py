@@ -92,7 +92,12 @@ class Lifespan:
         assert repository is not None
         hide = hiding(self._server.store)
         return Edge(
-            Api(repository, stack_traces=self._server.stack_traces, hide=hide),
+            Api(
+                repository,
+                stack_traces=self._server.stack_traces,
+                hide=hide,
+                listings_at_once=max(1, self._server.threads // 2),
+            ),
             self._server,
             in_place=is_embedded(self._server.store),
             check_store=lambda: repository.references.get(repository.default_branch),
