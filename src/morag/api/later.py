@@ -32,17 +32,17 @@ class Turns:
     def __init__(self, at_once: int) -> None:
         self._lock = Lock()
         self._free = at_once
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Spawn, Callable[[], None]]] = deque()
 
     def take(self, spawn: Spawn, work: Callable[[], None]) -> None:
         with self._lock:
             if not self._free:
-                self._waiting.append(work)
+                self._waiting.append((spawn, work))
                 return
             self._free -= 1
-        spawn(lambda: self._run(spawn, work))
+        spawn(lambda: self._run(work))
 
-    def _run(self, spawn: Spawn, work: Callable[[], None]) -> None:
+    def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
         finally:
@@ -51,7 +51,8 @@ class Turns:
                 if following is None:
                     self._free += 1
             if following is not None:
-                spawn(lambda: self._run(spawn, following))
+                spawn, next_work = following
+                spawn(lambda: self._run(next_work))
 
 
 class Queues:
