@@ -34,8 +34,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 _NOT_FOUND: Final = Response(404)
 _NOT_ACCEPTABLE: Final = Response(406)
 _BAD_URL: Final = Response(400)
-# Every path of an API is said to know all its methods, in this order: clients have seen no other.
-_OPTIONS: Final = Response(200, b"", ((b"allow", b"HEAD, DELETE, POST, GET, OPTIONS, PUT"),))
+_METHODS: Final = ("HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT")  # The order that clients see.
 _PATHS_REMEMBERED: Final = 1024
 _SHORT: Final = 256
 
@@ -98,7 +97,7 @@ class Api:
         method = "GET" if request.method == "HEAD" else request.method
         handler = match.handlers.get(method)
         if handler is None:
-            return _OPTIONS if method == "OPTIONS" else _not_allowed(match)
+            return self._options(match) if method == "OPTIONS" else _not_allowed(match)
         if match.template not in pages.HANDLERS and not accepts_json(request):
             return _NOT_ACCEPTABLE
 
@@ -106,6 +105,13 @@ class Api:
             return self._rendered(request, work)
 
         return handler(Call(request, match.parameters, self._service, render, self._queues))
+
+    def _options(self, match: Match[Handler]) -> Response:
+        """Every path is said to know all methods of its noun, as clients are used to."""
+        noun = _noun(match.template)
+        known = {endpoint.method for endpoint in ENDPOINTS if _noun(endpoint.path) == noun}
+        allowed = [method for method in _METHODS if method in {*known, "HEAD", "GET", "OPTIONS"}]
+        return Response(200, b"", ((b"allow", ", ".join(allowed).encode()),))
 
     def _rendered(self, request: Request, work: Callable[[], Answer]) -> Answer:
         try:
@@ -116,3 +122,8 @@ class Api:
 
 def _not_allowed(match: Match[Handler]) -> Response:
     return Response(405, b"", ((b"allow", ", ".join(sorted(match.handlers)).encode()),))
+
+
+def _noun(path: str) -> list[str]:
+    """The beginning of a path that names what it is about: `/api/v2/trees`."""
+    return path.split("/")[:4]
