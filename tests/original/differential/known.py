@@ -25,6 +25,10 @@ BAD_INPUT: Final = "500 to bad input"
 BAD_FILTER: Final = "bad filter of nothing"
 NO_ALLOW: Final = "405 without Allow"
 JAVA_TEXT: Final = "text of a Java library"
+SPANNED: Final = "reference over several elements"
+NAMESPACES: Final = "several kinds of namespace conflicts"
+TOKEN_BOUNDS: Final = "token and bounds"
+TRANSPLANTED: Final = "conflicts of a transplant"
 
 REASONS: Final = {
     TYPE_CHANGE: (
@@ -60,6 +64,23 @@ REASONS: Final = {
         " if nothing is there. Morag notices before."
     ),
     NO_ALLOW: "HTTP demands the header Allow in a 405. The original sends none, Morag does.",
+    SPANNED: (
+        "A write to a path such as trees/a/diff/b@: the original takes all of it for the name of a"
+        " reference, Morag for a diff that cannot be written to. Both refuse."
+    ),
+    NAMESPACES: (
+        "A commit that breaks rules of namespaces in several ways: both refuse, but do not tell of"
+        " the same ones."
+    ),
+    TOKEN_BOUNDS: (
+        "A page token that lies behind the last key that is asked for: the original refuses it if"
+        " it finds a key between, Morag has nothing to show."
+    ),
+    TRANSPLANTED: (
+        "A transplant of several commits, or a dry run of one: the original compares with the head"
+        " instead of with what the commits before have made, and forgets commits of which nothing"
+        " is left (docs/decisions/0004). Both refuse, or neither writes, with other conflicts."
+    ),
     JAVA_TEXT: "An error's text has a Java library's words. Status and code are compared.",
 }
 
@@ -93,6 +114,22 @@ def fault(original: Answer, morag: Answer) -> str | None:
     # The same key twice is not the only thing that is wrong with some requests.
     lost = "Duplicate key" in said and ours.get("errorCode") == "REFERENCE_NOT_FOUND"
     return BAD_INPUT if lost or refused(morag) else None
+
+
+def decided(request: Request, original: Answer, morag: Answer) -> str | None:
+    """What was decided to be left as it is. In none of these does either server write."""
+    both = original.status, morag.status
+    if request.writes and both in ((400, 405), (404, 405)):
+        return SPANNED
+    said = str(original.json)
+    if both == (409, 409) and "namespace" in said and "namespace" in str(morag.json):
+        return NAMESPACES
+    if both == (400, 200) and "must be greater than" in said and not request.writes:
+        return TOKEN_BOUNDS
+    dry = '"isDryRun": true' in (request.text or "")
+    if request.path.endswith("/transplant") and (both == (409, 409) or (dry and 400 not in both)):
+        return TRANSPLANTED
+    return None
 
 
 def refused(answer: Answer) -> bool:

@@ -13,6 +13,7 @@ from tests.original.differential.known import (
     JAVA_TEXT,
     NO_ALLOW,
     Known,
+    decided,
     fault,
     nothing_filtered,
     refused,
@@ -93,7 +94,7 @@ class Pair:
         if where:
             self.differences.append(Difference(request, where, here, there, tuple(self.tail)))
         self.tail.append(f"{here.status} {there.status} {request}")
-        if request.writes and (_done(here) != _done(there) or _is_broken(here)):
+        if request.writes and ((where and _done(here) != _done(there)) or _is_broken(here)):
             raise Diverged(str(request))
         return Reply(here.status, self.symbols.symbolic(here.json, ORIGINAL), not where)
 
@@ -116,6 +117,9 @@ class Pair:
             self.known.count(BAD_FILTER)
             return []
         where = self._comparison.differences(here, there)
+        if where and (what := decided(request, here, there)):
+            self.known.count(what)
+            return []
         if lacks_allow(here, there):
             self.known.count(NO_ALLOW)
         body = here.json
