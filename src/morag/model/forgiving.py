@@ -1,7 +1,7 @@
 """Reads plain JSON values as a type, as forgiving as the original's JSON library is.
 
-Numbers may come as texts or with a fraction, texts as numbers or truth values, an empty text as a
-map, and a list or map that is null is not there.
+Numbers may come as texts or with a fraction, texts as numbers or truth values, and a list or map
+that is null is not there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ def _as(value: Any, wanted: inspect.Type) -> Any:
         }
     if isinstance(wanted, inspect.VarTupleType | inspect.ListType) and isinstance(value, list):
         return [_as(item, wanted.item_type) for item in value]
-    if isinstance(wanted, inspect.DictType) and value == "":
-        return {}
     if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
         return {name: _as(item, wanted.value_type) for name, item in value.items()}
     if isinstance(wanted, inspect.StrType):

@@ -12,6 +12,8 @@ from tests.original.differential.known import (
     EQUAL_BASES,
     LOST_KEY,
     MERGED_RENAME,
+    TRANSPLANTED,
+    WRONG_BASE,
 )
 from tests.original.differential.requests import Request
 from tests.original.differential.symbols import ORIGINAL
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 # Content ids by key, as they should be once a rename was brought: None where nothing is left.
 Moved: TypeAlias = "dict[Key, str | None]"
 
+_DRY: Final = {"isDryRun": True, "isReturnConflictAsResult": True}
 _SCRATCH: Final = "scratch"
 _RENAMED: Final = "renamed"
 
@@ -79,7 +82,11 @@ class Bringing(Asking):
         if v1 and self.chance(0.3):
             request = request.with_query(message=self.one(MESSAGES))
         moved = self.moved_by_transplant(picked)
-        if not self.is_a_rename(request, moved, target) and not self.breaks(request):
+        if (
+            not self.is_a_rename(request, moved, target)
+            and not self.forgets(picked, target)
+            and not self.breaks(request)
+        ):
             self.ask(replace(request, headers=self.commit_headers()))
 
     def bringing(self, verb: str, target: str, *, v1: bool) -> Request:
@@ -140,8 +147,10 @@ class Bringing(Asking):
         if source.hash == self.world.nothing:
             self.merge_nothing(request)
             return True
-        moved = self.moved_by_merge(request, source.hash)
-        return self.is_a_rename(request, moved, target) or self.has_equal_bases(source.hash, target)
+        moved = self.moved_by_merge(source.hash, target)
+        return self.is_a_rename(request, moved, target) or self.has_no_clear_base(
+            request, source.hash, target
+        )
 
     def merge_nothing(self, request: Request) -> None:
         """The original would empty the target. Morag alone is asked, and must not."""
@@ -153,22 +162,45 @@ class Bringing(Asking):
 
     def breaks(self, request: Request) -> bool:
         """Whether the original fails on a key that it has left out before."""
-        flags = {"isDryRun": True, "isReturnConflictAsResult": True}
-        dry = self.pair.ask_one(request.with_json(request.json | flags), ORIGINAL)
+        dry = self.pair.ask_one(request.with_json(request.json | _DRY), ORIGINAL)
         broken = dry.status == 500 and "expectedId" in dry.json["message"]
         if broken:
             self.pair.known.count(LOST_KEY)
         return broken
 
-    def has_equal_bases(self, source: str, target: str) -> bool:
-        """Whether two commits are as good as merge bases as can be."""
+    def forgets(self, specs: list[str], target: str) -> bool:
+        """Whether the original may leave out a whole commit, and misjudge the next one.
+
+        That happens where all that a commit creates is on the target, or all of it is dropped.
+        """
+        if target not in self.world.references or self.pair.twins:
+            return False
+        there = self.world.state(self.world.head(target))
+        for spec in specs[:-1]:
+            commit = self.world.commit(spec)
+            if commit is None or not commit.parents:
+                continue
+            before, after = (self.world.state(h) for h in (commit.parents[0], commit.hash))
+            changed = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+            if changed and all(before.get(key) != there.get(key) for key in changed):
+                self.pair.known.count(TRANSPLANTED)
+                return True
+        return False
+
+    def has_no_clear_base(self, request: Request, source: str, target: str) -> bool:
+        """Whether two merge bases are equally good, or the original names one that is none."""
         if target not in self.world.references:
             return False
-        ranks = self.world.base_ranks(source, self.world.head(target))
-        equal = ranks.count(max(ranks, default=0)) > 1
-        if equal:
-            self.pair.known.count(EQUAL_BASES)
-        return equal
+        bases = self.world.bases(source, self.world.head(target))
+        dry = self.pair.ask_one(request.with_json(request.json | _DRY), ORIGINAL)
+        why = None
+        if list(bases.values()).count(max(bases.values(), default=0)) > 1:
+            why = EQUAL_BASES
+        elif dry.status == 200 and dry.json["commonAncestor"] not in bases:
+            why = WRONG_BASE
+        if why is not None:
+            self.pair.known.count(why)
+        return why is not None
 
     def bring_a_rename(self) -> None:
         """Make a rename on a branch of its own, to be sure that there is one to bring."""
@@ -206,13 +238,14 @@ class Bringing(Asking):
             self.try_rename(request.json, moved, self.world.head(target))
         return bool(moved)
 
-    def moved_by_merge(self, request: Request, source: str) -> Moved:
-        """What was renamed since the merge base, as far as Morag tells it."""
-        if not self.world.may_have_renames(source):
+    def moved_by_merge(self, source: str, target: str) -> Moved:
+        """What was renamed since the merge base."""
+        if not self.world.may_have_renames(source) or target not in self.world.references:
             return {}
-        flags = {"isDryRun": True, "isReturnConflictAsResult": True}
-        found = self.pair.ask_one(request.with_json(request.json | flags))
-        return self.world.renames(found.json["commonAncestor"], source) if found.ok else {}
+        bases = self.world.bases(source, self.world.head(target))
+        if not bases:
+            return {}
+        return self.world.renames(max(bases, key=lambda base: bases[base]), source)
 
     def moved_by_transplant(self, specs: list[str]) -> Moved:
         moved: Moved = {}

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 # The original keeps these in hash tables.
 _UNORDERED: Final = frozenset({"addedContents", "details", "contents", "namespaces", "conflicts"})
+SEVERAL_CONFLICTS: Final = (
+    "There are multiple conflicts that prevent committing the provided operations: "
+)
+_MODE: Final = re.compile(r"(?<=^MergeKeyBehavior\.resolvedContent ).*")
 _NAMESPACES: Final = re.compile(
     r"(?<=prevent committing the provided operations: )(?:namespace '|expecting the key).*(?=\.)"
 )
@@ -211,13 +215,20 @@ def _header(answer: Answer, name: str) -> str | None:
 
 
 def _said(error: Json) -> Json:
-    """Several violations come in any order; so do keys not used and namespaces in conflict."""
+    """Several violations come in any order; so do keys not used and namespaces in conflict.
+
+    Of several merge modes that are wrong, any one is told.
+    """
     message = error.get("message")
     if not isinstance(message, str):
         return message
     for unordered in (_UNUSED_KEYS, _NAMESPACES):
         message = unordered.sub(lambda items: ", ".join(sorted(items[0].split(", "))), message)
-    return ", ".join(sorted(_VIOLATION.split(message)))
+    return ", ".join(sorted(split_violations(_MODE.sub("…", message))))
+
+
+def split_violations(message: str) -> list[str]:
+    return _VIOLATION.split(message)
 
 
 def _pieces(text: str) -> list[tuple[str | None, str]]:

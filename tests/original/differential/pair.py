@@ -16,6 +16,7 @@ from tests.original.differential.known import (
     decided,
     fault,
     nothing_filtered,
+    owed,
     refused,
 )
 from tests.original.differential.requests import Connection, Request
@@ -117,9 +118,11 @@ class Pair:
             self.known.count(BAD_FILTER)
             return []
         where = self._comparison.differences(here, there)
-        if where and (what := decided(request, here, there)):
-            self.known.count(what)
-            return []
+        if where and not self.twins:
+            what = decided(request, here, there) or owed(request, here, there, where)
+            if what is not None:
+                self.known.count(what)
+                return []
         if lacks_allow(here, there):
             self.known.count(NO_ALLOW)
         body = here.json

@@ -58,6 +58,8 @@ class Symbols:
 
     def real(self, text: str, side: int, *, quoted: bool = False) -> str:
         def value(match: re.Match[str]) -> str:
+            if match[0] not in self._values:  # What is left of a name where a text was cut off.
+                return match[0]
             found = self._values[match[0]][side]
             return quote(found, safe="") if quoted else found
 

@@ -134,15 +134,14 @@ class World:
                 found[key] = later[key]["id"] if key in later else None
         return found
 
-    def base_ranks(self, one: str, other: str) -> list[int]:
-        """How far from the root the common ancestors are of which none descends from another."""
+    def bases(self, one: str, other: str) -> dict[str, int]:
+        """The common ancestors from which no other descends, with their distance to the root."""
         common = self._ancestors(one) & self._ancestors(other)
-        best = {
-            hash
+        return {
+            hash: self._rank(hash)
             for hash in common
             if not any(hash in self._ancestors(later) for later in common if later != hash)
         }
-        return [self._rank(hash) for hash in best]
 
     def _ancestors(self, hash: str) -> frozenset[str]:
         """A commit and all before it, over all parents."""
