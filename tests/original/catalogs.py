@@ -349,7 +349,7 @@ def _status(status: CommitStatus) -> Json:
 def _meta(meta: CommitMeta) -> Json:
     shown = rest(meta)
     if not meta.properties:
-        del shown["allProperties"]
+        shown.pop("allProperties", None)
     return shown
 
 
