@@ -9,89 +9,92 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Extra arguments, for instance: make test ARGS="-k swap", make lock ARGS=--upgrade
 ARGS ?=
 
-# One stamp per step, so that an edit of pyproject.toml does not download anything again.
+# One stamp per step, so that an edit of pyproject.toml does not download anything again, and that
+# who only wants to serve does not wait for Spark.
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
-JAVA := $(VENV)/.java
+DEV := $(VENV)/.dev
 UV := $(VENV)/.uv
 
-# What the clients need must not bind us, so each of them has an environment of its own.
+# What other clients need must not bind us, so each of them has an environment of its own.
 PYNESSIE := .venv-clients
-SPARK := .venv-spark
+SPARK35 := .venv-spark35
 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-original test-clients test-spark check format bench bench-original lock clean
+.PHONY: help setup dev serve test test-long test-original test-clients test-spark check format bench bench-original lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Build .venv from the lock and install morag in it, editable
 
+dev: $(DEV) $(INSTALLED) ## Add what Spark jobs, tests and checks need
+
 serve: setup ## Serve a catalog on http://127.0.0.1:19120, in ./morag-data (ARGS="--store memory:")
 	$(BIN)/morag serve $(ARGS)
 
-test: setup ## Run the tests that take seconds
+test: dev ## Run the tests that take seconds
 	$(BIN)/python -m pytest $(ARGS)
 
-test-long: setup ## Run the tests that take minutes
+test-long: dev ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m "long and not original" --timeout=1800 $(ARGS)
 
-test-original: setup $(JAVA) ## Run the tests against the original Java server (needs mvn)
+test-original: dev ## Run the tests against the original Java server (needs mvn)
 	@command -v mvn >/dev/null || { echo "test-original needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m pytest -m original --timeout=1800 tests/original tests/client $(ARGS)
 
 test-clients: setup $(PYNESSIE)/.locked ## Let pynessie talk to the server
 	$(PYNESSIE)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
-test-spark: setup $(SPARK)/.locked ## Let Spark and Iceberg talk to the server, and to the original (needs mvn)
+test-spark: dev $(SPARK35)/.locked ## Let Spark work on Iceberg tables, here and on the original (needs mvn)
 	@command -v mvn >/dev/null || { echo "test-spark needs mvn on the PATH" >&2; exit 1; }
-	$(SPARK)/bin/python -m pytest -m spark --timeout=900 tests/clients $(ARGS)
+	$(BIN)/python -m pytest -m spark --timeout=900 tests/clients tests/spark $(ARGS)
+	$(SPARK35)/bin/python -m pytest -m spark35 --timeout=900 tests/clients $(ARGS)
 
-check: setup ## Lint, check the format, the types and the import contracts
+check: dev ## Lint, check the format, the types and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-format: setup ## Format the code and apply the safe fixes
+format: dev ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: setup ## Run the benchmarks
+bench: dev ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-bench-original: setup $(JAVA) ## Race the original Java server, side by side (needs mvn)
+bench-original: dev ## Race the original Java server, side by side (needs mvn)
 	@command -v mvn >/dev/null || { echo "bench-original needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m bench.original $(ARGS)
 
 lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
-	$(COMPILE) pyproject.toml -o requirements/base.txt
-	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
-	$(COMPILE) --group original -o requirements/original.txt
+	$(COMPILE) pyproject.toml --group build -o requirements/base.txt
+	$(COMPILE) pyproject.toml --extra spark --group dev -o requirements/dev.txt
 	$(COMPILE) --group pynessie -o requirements/pynessie.txt
-	$(COMPILE) --group spark -o requirements/spark.txt
+	$(COMPILE) --group spark35 -o requirements/spark35.txt
 	$(COMPILE) --group lock -o requirements/lock.txt
 	@! grep -nE 'https?:|://|file:|^-|(^| )/' requirements/*.txt \
 		|| { echo "A lock names packages, versions and hashes only" >&2; exit 1; }
 
 clean: ## Remove the environments and everything that was generated
-	rm -rf $(VENV) $(PYNESSIE) $(SPARK) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PYNESSIE) $(SPARK35) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --clear: the environment holds what the lock says, and nothing that an older lock said.
-$(LOCKED): requirements/dev.txt
+$(LOCKED): requirements/base.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --require-hashes -r $<
 	touch $@
 
 $(INSTALLED): $(LOCKED) pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-$(JAVA): requirements/original.txt $(LOCKED)
+$(DEV): requirements/dev.txt $(LOCKED)
 	$(PIP) install --quiet --require-hashes -r $<
 	touch $@
 
@@ -104,7 +107,7 @@ $(PYNESSIE)/.locked: requirements/pynessie.txt
 	$(PYNESSIE)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
 	touch $@
 
-$(SPARK)/.locked: requirements/spark.txt
-	$(PYTHON) -m venv --clear $(SPARK)
-	$(SPARK)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
+$(SPARK35)/.locked: requirements/spark35.txt
+	$(PYTHON) -m venv --clear $(SPARK35)
+	$(SPARK35)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
 	touch $@

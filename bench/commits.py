@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.repositories import Workload
 from bench.timing import alternate
-from morag.versions.lanes import Ticket
+from morag.versions.tickets import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def together(work: Workload, count: int) -> Callable[[], int]:
 
     def call() -> int:
         tickets = [
-            Ticket(work.repo.commit_request("main", [put], "update")) for put in work.updates(count)
+            Waiter(work.repo.commit_request("main", [put], "update")) for put in work.updates(count)
         ]
         lane = work.repo._lanes.lane("main")
         assert lane.join(tickets), "nobody else drives the lane"

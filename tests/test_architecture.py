@@ -15,6 +15,9 @@ OUTSIDE = {"os", "random", "secrets", "time", "uuid.uuid4"}
 
 MAY_LOOK_OUTSIDE = {
     "backend/rocksdb.py": {"os"},  # To notice a fork.
+    "client/pool.py": {"os"},  # To notice a fork.
+    "spark/java.py": {"os"},  # JAVA_HOME, for Spark to find.
+    "spark/session.py": {"os"},  # Which Python the executors run.
     "configuring.py": {"os"},  # Settings, from the environment.
     "versions/world.py": {"os", "random", "time", "uuid.uuid4"},
     "testing/faults.py": {"random", "time"},

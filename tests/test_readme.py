@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.client.servers import morag_serve
+from tests.serving import Served
 
 if TYPE_CHECKING:
     import pytest
@@ -17,8 +17,8 @@ _BY_CLIENT, _IN_PROCESS = _EXAMPLE.findall((_ROOT / "README.md").read_text())
 
 
 def test_the_client_talks_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with morag_serve(tmp_path) as address:
-        run(_BY_CLIENT.replace("http://127.0.0.1:19120", address))
+    with Served(tmp_path) as server:
+        run(_BY_CLIENT.replace("http://127.0.0.1:19120", server.url))
     assert capsys.readouterr().out == "[ContentKey(elements=('orders',))]\n"
 
 

@@ -33,25 +33,25 @@ DOCS = Path(__file__).parents[1] / "docs"
         ("default_branch", "deadbeef", "potential commit ID"),
         ("default_branch", None, "Reference name must start with a letter"),
         ("namespace_validation", "no", "must be True or False"),
-        ("parents_per_commit", 0, "must be a whole number from 1 on, not 0"),
-        ("max_incremental_index_bytes", 0, "must be a whole number from 1 on"),
-        ("min_index_segment_bytes", 0, "must be a whole number from 1 on"),
-        ("max_index_segment_bytes", 0, "must be a whole number from 2 on"),
+        ("parents_per_commit", 0, "must be a whole number from 1 to 1024, not 0"),
+        ("max_incremental_index_bytes", 0, "must be a whole number from 1 to"),
+        ("min_index_segment_bytes", 0, "must be a whole number from 1 to"),
+        ("max_index_segment_bytes", 0, "must be a whole number from 2 to"),
         ("max_index_segment_bytes", 4095, "must be at least 4096, which is twice min_index_"),
-        ("max_inlined_stripes", -1, "must be a whole number from 0 on"),
-        ("max_object_bytes", 0, "must be a whole number from 1 on"),
-        ("cache_bytes", -1, "must be a whole number from 0 on"),
-        ("previous_heads_count", -1, "must be a whole number from 0 on"),
-        ("previous_heads_seconds", -1, "must be a whole number from 0 on"),
-        ("commit_timeout_ms", -1, "must be a whole number from 0 on"),
-        ("commit_retries", -1, "must be a whole number from 0 on"),
-        ("retry_sleep_lower_ms", -1, "must be a whole number from 0 on"),
+        ("max_inlined_stripes", -1, "must be a whole number from 0 to"),
+        ("max_object_bytes", 0, "must be a whole number from 1 to"),
+        ("cache_bytes", -1, "must be a whole number from 0 to"),
+        ("previous_heads_count", -1, "must be a whole number from 0 to"),
+        ("previous_heads_seconds", -1, "must be a whole number from 0 to"),
+        ("commit_timeout_ms", -1, "must be a whole number from 0 to"),
+        ("commit_retries", -1, "must be a whole number from 0 to"),
+        ("retry_sleep_lower_ms", -1, "must be a whole number from 0 to"),
         ("retry_sleep_upper_ms", 4, "must be at least 5, which is retry_sleep_lower_ms"),
         ("retry_sleep_max_ms", 24, "must be at least 25, which is retry_sleep_upper_ms"),
-        ("lane_batch", 0, "must be a whole number from 1 on"),
-        ("lane_batch", True, "must be a whole number from 1 on, not True"),
-        ("lane_batch", 1.5, "must be a whole number from 1 on, not 1.5"),
-        ("lane_batch", None, "must be a whole number from 1 on, not None"),
+        ("lane_batch", 0, "must be a whole number from 1 to"),
+        ("lane_batch", True, "must be a whole number from 1 to 100000, not True"),
+        ("lane_batch", 1.5, "must be a whole number from 1 to 100000, not 1.5"),
+        ("lane_batch", None, "must be a whole number from 1 to 100000, not None"),
     ],
 )
 def test_a_setting_that_cannot_be_right(setting: str, value: Any, message: str) -> None:
@@ -91,23 +91,24 @@ def test_settings_at_their_limits_work() -> None:
     [
         ("host", "", "must not be empty"),
         ("store", None, "must be a text"),
-        ("port", 65_536, "must be at most 65535"),
-        ("port", -1, "must be a whole number from 0 on"),
-        ("workers", 0, "must be a whole number from 1 on"),
-        ("threads", 0, "must be a whole number from 1 on"),
+        ("port", 65_536, "must be a whole number from 0 to 65535, not 65536"),
+        ("port", -1, "must be a whole number from 0 to"),
+        ("workers", 0, "must be a whole number from 1 to"),
+        ("threads", 0, "must be a whole number from 1 to 1024, not 0"),
+        ("threads", 1_000_000, "must be a whole number from 1 to 1024, not 1000000"),
         ("tls_key", "key.pem", "needs tls_cert"),
         ("cors_origins", ("ui.example.com",), "must hold origins such as https://"),
         ("cors_origins", ("https://ui.example.com/",), "must hold origins such as https://"),
         ("cors_origins", "https://ui.example.com", "must be a list"),
         ("access_log", "xml", "must be off, text or json"),
         ("stack_traces", "yes", "must be True or False"),
-        ("max_request_bytes", 0, "must be a whole number from 1 on"),
-        ("max_head_bytes", 1023, "must be a whole number from 1024 on"),
-        ("max_connections", 0, "must be a whole number from 1 on"),
+        ("max_request_bytes", 0, "must be a whole number from 1 to"),
+        ("max_head_bytes", 1023, "must be a whole number from 1024 to"),
+        ("max_connections", 0, "must be a whole number from 1 to"),
         ("idle_timeout_seconds", 0, "must be a number above 0"),
         ("slow_client_seconds", float("nan"), "must be a number above 0"),
-        ("shutdown_seconds", float("inf"), "must be a number above 0"),
-        ("gzip_min_bytes", -1, "must be a whole number from 0 on"),
+        ("shutdown_seconds", float("inf"), "must be a number above 0, and at most 31536000"),
+        ("gzip_min_bytes", -1, "must be a whole number from 0 to"),
     ],
 )
 def test_a_setting_of_the_server_that_cannot_be_right(
@@ -119,10 +120,10 @@ def test_a_setting_of_the_server_that_cannot_be_right(
 
 def test_every_number_has_a_bound() -> None:
     numbers = {name for name, kind in Settings.__annotations__.items() if kind.startswith("int")}
-    assert numbers == config._LEAST.keys()
+    assert numbers == config.KERNEL_BOUNDS.keys()
     kinds = ServerSettings.__annotations__
-    assert {name for name, kind in kinds.items() if kind == "int"} == config._SERVER_LEAST.keys()
-    assert {name for name, kind in kinds.items() if kind == "float"} == set(config._SECONDS)
+    assert {name for name, kind in kinds.items() if kind == "int"} == config.SERVER_BOUNDS.keys()
+    assert {name for name, kind in kinds.items() if kind == "float"} == set(config.SECONDS)
 
 
 def test_every_setting_is_explained() -> None:
@@ -143,7 +144,7 @@ def test_a_name_means_one_setting() -> None:
 
 VALUES: dict[Any, tuple[str, str, Any]] = {
     bool: ("true", "true", True),
-    int: ("4321", "4321", 4321),
+    int: ("1024", "1024", 1024),
     float: ("2.5", "2.5", 2.5),
     str: ("some", '"some"', "some"),
 }
@@ -208,12 +209,14 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({"MORAG_": "1"}, "", "no setting MORAG_"),
         ({"MORAG_PORT": "x"}, "", "MORAG_PORT must be a whole number, not 'x'"),
         ({"MORAG_PORT": ""}, "", "MORAG_PORT must be a whole number, not ''"),
-        ({"MORAG_PORT": "-1"}, "", "from 0 on, not -1 (set by MORAG_PORT)"),
+        ({"MORAG_PORT": "-1"}, "", "from 0 to 65535, not -1 (set by MORAG_PORT)"),
         ({"MORAG_STACK_TRACES": "maybe"}, "", "MORAG_STACK_TRACES must be true or false"),
         ({"MORAG_IDLE_TIMEOUT_SECONDS": "x"}, "", "must be a number, not 'x'"),
         ({"MORAG_CONFIG": "missing.toml"}, "", "There is no file 'missing.toml'"),
         ({}, "prot = 1", "no setting prot (did you mean port?); correct it in"),
-        ({}, "[server]\nport = 1", "no setting server"),
+        ({}, "[server]\nport = 1", "no tables; write them above all others, like port = ..."),
+        ({}, "[nope]\nx = 1", "There is no table [nope] in"),
+        ({}, "threads = 1000000", "from 1 to 1024, not 1000000 (set by"),
         ({}, "port = '1'", "must be a whole number, not '1'"),
         ({}, "port = true", "must be a whole number, not True"),
         ({}, "stack_traces = 1", "must be true or false, not 1"),
@@ -229,6 +232,38 @@ def test_what_cannot_be_right_is_told_with_its_place(
     (tmp_path / "morag.toml").write_text(file)
     with pytest.raises(SettingInvalid, match=re.escape(message)):
         load({}, environment=environment, directory=tmp_path)
+
+
+SECRET = "postgres://u:pw@h/db"
+
+
+@pytest.mark.parametrize(
+    ("flags", "file"),
+    [
+        ({"port": SECRET}, ""),
+        ({"idle_timeout_seconds": SECRET}, ""),
+        ({"stack_traces": SECRET}, ""),
+        ({"access_log": SECRET}, ""),
+        ({"cors_origins": SECRET + "/"}, ""),
+        ({}, f"store = ['{SECRET}']"),
+        ({}, f"[store]\nurl = '{SECRET}'"),
+        ({}, f"port = '{SECRET}'"),
+        ({}, f"'{SECRET}' = 1"),
+        ({}, f"['{SECRET}']"),
+    ],
+)
+def test_no_password_is_repeated(flags: dict[str, str], file: str, tmp_path: Path) -> None:
+    (tmp_path / "morag.toml").write_text(file)
+    with pytest.raises(SettingInvalid, match=r"//u:\*\*\*@h") as raised:
+        load(flags, environment={}, directory=tmp_path)
+    assert "pw" not in str(raised.value)
+
+
+def test_no_password_is_repeated_that_was_given_as_the_file() -> None:
+    with pytest.raises(SettingInvalid, match=r"no file 'postgres://u:\*\*\*@h/db'"):
+        load({}, SECRET, environment={})
+    with pytest.raises(SettingInvalid, match=r"no file 'postgres://u:\*\*\*@h/db'"):
+        load({}, environment={"MORAG_CONFIG": SECRET})
 
 
 def test_each_world_has_its_own_dice() -> None:

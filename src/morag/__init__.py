@@ -21,6 +21,7 @@ from morag.errors import (
     ReferenceNotFound,
     RepositoryCorrupt,
     ServiceUnavailable,
+    StoreReadOnly,
 )
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, Namespace
@@ -56,18 +57,22 @@ __all__ = [  # Not `open`, which a star import would put in place of Python's ow
     "RepositoryCorrupt",
     "ServiceUnavailable",
     "Settings",
+    "StoreReadOnly",
     "TagNote",
     "Unchanged",
 ]
 
 
-def open(url: str, settings: Settings | None = None) -> Repository:
+def open(url: str, settings: Settings | None = None, *, read_only: bool = False) -> Repository:
     """Open the repository in a store, making it one if it is empty.
 
     The URL names the store: `memory:`, `rocksdb:PATH` or `sqlite:PATH`. Embedded stores sync
     every commit to disk before it returns; `?sync=off` gives that up for speed.
+
+    With `read_only` nothing is made, mended or written. Others may have the store open, also a
+    server whose RocksDB it is: that one is shown as it was when it was opened.
     """
-    backend = open_backend(url)
+    backend = open_backend(url, read_only=read_only)
     try:
         return Repository(backend, settings or Settings(), World())
     except BaseException:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from morag.errors import BadRequest
+from morag.masking import masked
 from morag.model.keys import check_unicode
 from morag.model.names import check_new_reference_name
 
@@ -74,9 +75,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise BadRequest(f"Setting default_branch: {reason}") from None
         if not isinstance(self.namespace_validation, bool):
             raise BadRequest("Setting namespace_validation must be True or False")
-        for name, least in _LEAST.items():
+        for name in KERNEL_BOUNDS:
             if name != "commit_retries" or self.commit_retries is not None:
-                _check_number(name, getattr(self, name), least)
+                _check_number(name, getattr(self, name), KERNEL_BOUNDS)
         for small, large, factor in _ORDER:
             if factor * getattr(self, small) > getattr(self, large):
                 least = factor * getattr(self, small)
@@ -138,17 +139,18 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         for name in ("host", "store"):
             if not getattr(self, name):
                 raise BadRequest(f"Setting {name} must not be empty")
-        for name, least in _SERVER_LEAST.items():
-            _check_number(name, getattr(self, name), least)
-        if self.port > _LARGEST_PORT:
-            raise BadRequest(f"Setting port must be at most {_LARGEST_PORT}, not {self.port}")
-        for name in _SECONDS:
+        for name in SERVER_BOUNDS:
+            _check_number(name, getattr(self, name), SERVER_BOUNDS)
+        for name in SECONDS:
             value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value < float("inf"):
-                raise BadRequest(f"Setting {name} must be a number above 0, not {value!r}")
+            if type(value) not in (int, float) or not 0 < value <= YEAR_SECONDS:
+                raise BadRequest(
+                    f"Setting {name} must be a number above 0, and at most {YEAR_SECONDS},"
+                    f" not {value!r}"
+                )
         if self.access_log not in ("off", "text", "json"):
             raise BadRequest(
-                f"Setting access_log must be off, text or json, not {self.access_log!r}"
+                f"Setting access_log must be off, text or json, not {masked(repr(self.access_log))}"
             )
         if not isinstance(self.stack_traces, bool):
             raise BadRequest("Setting stack_traces must be True or False")
@@ -160,37 +162,42 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             if origin != "*" and ("://" not in origin or origin.endswith("/")):
                 raise BadRequest(
                     f"Setting cors_origins must hold origins such as https://ui.example.com, or *,"
-                    f" not {origin!r}"
+                    f" not {masked(repr(origin))}"
                 )
 
 
-_LARGEST_PORT: Final = 65_535
-_SERVER_LEAST: Final = {
-    "port": 0,
-    "workers": 1,
-    "threads": 1,
-    "max_request_bytes": 1,
-    "max_head_bytes": 1024,
-    "max_connections": 1,
-    "gzip_min_bytes": 0,
+_MIB: Final = 1 << 20
+_TIB: Final = 1 << 40
+YEAR_SECONDS: Final = 365 * 24 * 60 * 60
+_HOUR_MS: Final = 60 * 60 * 1000
+
+# A slip of the keyboard is refused here; larger ones would fail later, or not be what was meant.
+SERVER_BOUNDS: Final[dict[str, tuple[int, int]]] = {
+    "port": (0, 65_535),
+    "workers": (1, 1024),
+    "threads": (1, 1024),
+    "max_request_bytes": (1, _TIB),
+    "max_head_bytes": (1024, 64 * _MIB),
+    "max_connections": (1, 1_000_000),
+    "gzip_min_bytes": (0, _TIB),
 }
-_SECONDS: Final = ("idle_timeout_seconds", "slow_client_seconds", "shutdown_seconds")
-_LEAST: Final = {
-    "parents_per_commit": 1,
-    "max_incremental_index_bytes": 1,
-    "min_index_segment_bytes": 1,
-    "max_index_segment_bytes": 2,
-    "max_inlined_stripes": 0,
-    "max_object_bytes": 1,
-    "cache_bytes": 0,
-    "previous_heads_count": 0,
-    "previous_heads_seconds": 0,
-    "commit_timeout_ms": 0,
-    "commit_retries": 0,
-    "retry_sleep_lower_ms": 0,
-    "retry_sleep_upper_ms": 0,
-    "retry_sleep_max_ms": 0,
-    "lane_batch": 1,
+SECONDS: Final = ("idle_timeout_seconds", "slow_client_seconds", "shutdown_seconds")
+KERNEL_BOUNDS: Final[dict[str, tuple[int, int]]] = {
+    "parents_per_commit": (1, 1024),
+    "max_incremental_index_bytes": (1, 1024 * _MIB),
+    "min_index_segment_bytes": (1, 1024 * _MIB),
+    "max_index_segment_bytes": (2, 2048 * _MIB),
+    "max_inlined_stripes": (0, 100_000),
+    "max_object_bytes": (1, 2048 * _MIB),
+    "cache_bytes": (0, 1024 * _TIB),
+    "previous_heads_count": (0, 100_000),
+    "previous_heads_seconds": (0, 10 * YEAR_SECONDS),
+    "commit_timeout_ms": (0, 24 * _HOUR_MS),
+    "commit_retries": (0, 1_000_000),
+    "retry_sleep_lower_ms": (0, _HOUR_MS),
+    "retry_sleep_upper_ms": (0, _HOUR_MS),
+    "retry_sleep_max_ms": (0, _HOUR_MS),
+    "lane_batch": (1, 100_000),
 }
 _ORDER: Final = (
     ("min_index_segment_bytes", "max_index_segment_bytes", 2),
@@ -199,6 +206,9 @@ _ORDER: Final = (
 )
 
 
-def _check_number(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise BadRequest(f"Setting {name} must be a whole number from {least} on, not {value!r}")
+def _check_number(name: str, value: object, bounds: dict[str, tuple[int, int]]) -> None:
+    least, most = bounds[name]
+    if type(value) is not int or not least <= value <= most:
+        raise BadRequest(
+            f"Setting {name} must be a whole number from {least} to {most}, not {value!r}"
+        )

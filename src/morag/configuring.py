@@ -19,9 +19,10 @@ from msgspec import Struct
 
 from morag.config import ServerSettings, Settings
 from morag.errors import BadRequest
+from morag.masking import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PREFIX: Final = "MORAG_"
 FILE: Final = "morag.toml"
@@ -87,14 +88,15 @@ def load(
     """All settings; `flags` are by field name, `config` is the path that was given for the file."""
     variables = _of_environment(environment)
     path, required = Path(directory or ".") / FILE, False
+    shown = str(path)
     for named in (config, environment.get(FILE_VARIABLE)):
         if named:
-            path, required = Path(named), True
+            path, required, shown = Path(named), True, masked(named)
             break
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
-    for name, value in _of_file(path, required).items():
-        values[name], places[name] = _of_toml(FIELDS[name], value, str(path)), str(path)
+    for name, value in _of_file(path, required, shown).items():
+        values[name], places[name] = _of_toml(FIELDS[name], value, shown), shown
     for name, text in variables.items():
         place = FIELDS[name].variable
         values[name], places[name] = _of_text(FIELDS[name], text, place), place
@@ -127,27 +129,40 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if _OF_KUBERNETES.fullmatch(f"{variable}={text}"):
             continue
         if variable not in known:
-            near = _nearest(variable, known)
+            near = nearest(variable, known)
             raise SettingInvalid(f"There is no setting {variable}{near}; unset it, or correct it")
         found[known[variable]] = text
     return found
 
 
-def _of_file(path: Path, required: bool) -> dict[str, object]:
+def _of_file(path: Path, required: bool, shown: str) -> dict[str, object]:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         if required:
-            raise SettingInvalid(f"There is no file '{path}' to read settings from") from None
+            raise SettingInvalid(f"There is no file '{shown}' to read settings from") from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingInvalid(f"Cannot read settings from '{path}': {error}") from None
-    for name in content:
-        if name not in FIELDS:
+    except OSError as error:
+        raise SettingInvalid(f"Cannot read settings from '{shown}': {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingInvalid(f"Cannot read settings from '{shown}': {error}") from None
+    for name, value in content.items():
+        if name in FIELDS:
+            continue
+        if isinstance(value, dict):
             raise SettingInvalid(
-                f"There is no setting {name}{_nearest(name, FIELDS)}; correct it in '{path}'"
+                f"There is no table [{masked(name)}] in '{shown}': settings have no tables; write"
+                f" them above all others, like {_first_known(value)}"
             )
+        near = nearest(name, FIELDS)
+        raise SettingInvalid(f"There is no setting {masked(name)}{near}; correct it in '{shown}'")
     return content
+
+
+def _first_known(table: Mapping[str, object]) -> str:
+    """An example from what was meant, if there is one."""
+    name = next((name for name in table if name in FIELDS), "port")
+    return f"{name} = ..."
 
 
 def _of_text(field: Field, text: str, place: str) -> object:
@@ -156,7 +171,7 @@ def _of_text(field: Field, text: str, place: str) -> object:
         return None
     if kind is bool:
         if word not in _WORDS:
-            raise SettingInvalid(f"{place} must be true or false, not {text!r}")
+            raise SettingInvalid(f"{place} must be true or false, not {masked(repr(text))}")
         return _WORDS[word]
     if kind is tuple:
         return tuple(item.strip() for item in text.split(",") if item.strip())
@@ -164,7 +179,7 @@ def _of_text(field: Field, text: str, place: str) -> object:
         return kind(text) if kind in (int, float) else text
     except ValueError:
         number = "whole number" if kind is int else "number"
-        raise SettingInvalid(f"{place} must be a {number}, not {text!r}") from None
+        raise SettingInvalid(f"{place} must be a {number}, not {masked(repr(text))}") from None
 
 
 def _of_toml(field: Field, value: object, place: str) -> object:
@@ -174,7 +189,8 @@ def _of_toml(field: Field, value: object, place: str) -> object:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise SettingInvalid(f"{field.name} in '{place}' must be {_EXAMPLES[kind]}, not {value!r}")
+        shown = masked(repr(value))
+        raise SettingInvalid(f"{field.name} in '{place}' must be {_EXAMPLES[kind]}, not {shown}")
     return value
 
 
@@ -197,6 +213,7 @@ def _made(owner: type[Any], values: Mapping[str, Any], places: Mapping[str, str]
         raise SettingInvalid(text + place) from None
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question for whoever misspelt one of the known names, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean {near[0]}?)" if near else ""

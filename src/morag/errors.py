@@ -43,6 +43,10 @@ class StoreUrlInvalid(BadRequest):
     """A store URL that names no backend, or a backend that refuses its options."""
 
 
+class StoreReadOnly(BadRequest):
+    """A change was asked of a store that was opened to be read only."""
+
+
 class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
     """A reference, or a commit, that is not there."""
 
@@ -128,6 +132,10 @@ class RetriesExhausted(ServiceUnavailable):
 
 class StoreBusy(ServiceUnavailable):
     """The database gave up on a write that may succeed when tried again; its outcome is unknown."""
+
+
+class StoreCannotWrite(ServiceUnavailable):
+    """The disk is full, failing or read-only: nothing was written, and reads still work."""
 
 
 class StoreLocked(ServiceUnavailable):

@@ -21,6 +21,8 @@ def varint(value: int) -> bytes:
     """Seven bits per byte, lowest first; a negative number takes its 64-bit form."""
     if 0 <= value < 128:
         return _SMALL[value]
+    if 0 <= value < 16384:
+        return b"%c%c" % (value & 0x7F | 0x80, value >> 7)
     value &= _U64
     out = bytearray()
     while value > 0x7F:
@@ -53,13 +55,17 @@ def signed(value: int) -> int:
 
 
 def int_field(number: int, value: int) -> bytes:
-    return varint(number << 3) + varint(value)
+    """Of a message with fewer than 16 fields."""
+    return _SMALL[number << 3] + varint(value)
 
 
 def bytes_field(number: int, data: bytes) -> bytes:
     size = len(data)
-    if number < 16 and size < 128:  # Nearly all: tag and size take a byte each.
-        return b"%c%c%b" % (number << 3 | BYTES, size, data)
+    if number < 16:  # All but everywhere: the tag takes a byte, and the size one or two.
+        if size < 128:
+            return b"%c%c%b" % (number << 3 | BYTES, size, data)
+        if size < 16384:
+            return b"%c%c%c%b" % (number << 3 | BYTES, size & 0x7F | 0x80, size >> 7, data)
     return varint(number << 3 | BYTES) + varint(size) + data
 
 

@@ -12,6 +12,7 @@ from jsonschema_rs import Draft202012Validator
 
 from morag.api.app import Api
 from morag.api.http import Request, Response
+from tests.spawning import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +49,7 @@ class Described:
         if isinstance(answer, Response):
             return answer
         answers: list[Response] = []
-        answer.start(lambda work: work(), answers.append)
+        answer.start(at_once, answers.append)
         assert len(answers) == 1
         return answers[0]
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml  # type: ignore[import-untyped]
 from jsonschema_rs import Draft202012Validator, ValidationError
+from msgspec import Struct
 
 import morag
+from morag.api import bodies
 from morag.api.app import ENDPOINTS
+from morag.api.meanings import OF_FIELDS
 from morag.service.service import SPEC_VERSION
 from tests.api.described import Described, references
 from tests.clients.rest import NOTHING, delta, namespace, put, table, view
@@ -45,6 +48,19 @@ def test_every_parameter_is_described_once(api: Described) -> None:
         asked = {parameter.name for parameter in endpoint.query}
         assert {name for where, name in named if where == "query"} == asked
         assert all(one["description"] for one in operation["parameters"])
+
+
+def test_every_field_of_a_request_is_explained(api: Described) -> None:
+    schemas = api.document["components"]["schemas"]
+    fields: set[str] = set()
+    for name, struct in vars(bodies).items():
+        if not isinstance(struct, type(Struct)) or struct.__module__ != bodies.__name__:
+            continue
+        fields.update(struct.__struct_encode_fields__)
+        for field, property in schemas.get(name, {"properties": {}})["properties"].items():
+            assert field == "type" or property["description"].endswith("."), (name, field)
+    assert schemas["MergeBody"]["properties"]["keyMergeModes"]["description"]
+    assert not OF_FIELDS.keys() - fields, "meanings of fields that no request has"
 
 
 def test_everything_that_is_referred_to_is_there(api: Described) -> None:

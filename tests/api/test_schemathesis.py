@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 from morag.api.app import ENDPOINTS
 from tests.api.answering import answers_as_described
 from tests.api.hinted import hinted_document
-from tests.clients.serving import Morag
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,9 @@ _FEW: Final = settings(
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
-    with Morag(tmp_path_factory.mktemp("morag")) as server:
-        schema = schemathesis.openapi.from_dict(hinted_document(server.address))
-        schema.config.update(base_url=server.address)
+    with Served(tmp_path_factory.mktemp("morag")) as server:
+        schema = schemathesis.openapi.from_dict(hinted_document(server.url))
+        schema.config.update(base_url=server.url)
         yield schema
 
 
@@ -64,10 +64,10 @@ def test_answers_are_as_described(
 @pytest.mark.long
 def test_answers_are_as_described_in_all_phases(tmp_path: Path) -> None:
     """Examples, boundaries, chance, and calls that use what others answered."""
-    with Morag(tmp_path) as server:
+    with Served(tmp_path) as server:
         document = tmp_path / "openapi.json"
-        document.write_text(json.dumps(hinted_document(server.address)))
-        command = ["run", str(document), "--url", server.address, "--no-color"]
+        document.write_text(json.dumps(hinted_document(server.url)))
+        command = ["run", str(document), "--url", server.url, "--no-color"]
         command += ["--checks", answers_as_described.__name__, "--mode", "all"]
         command += ["--max-examples", "100", "--seed", "1", "--continue-on-failure"]
         run = subprocess.run(

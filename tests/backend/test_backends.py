@@ -25,6 +25,7 @@ from morag.errors import (
     RepositoryCorrupt,
     ServiceUnavailable,
     StoreBusy,
+    StoreCannotWrite,
     StoreLocked,
     StoreUrlInvalid,
 )
@@ -418,6 +419,23 @@ class TestRocksDBSync:
         ):
             with pytest.raises(ServiceUnavailable, match="reopen"):
                 write()
+        with pytest.raises(StoreCannotWrite, match="reopen"):
+            backend.check_writable()
+
+    def test_a_store_that_could_not_write_tells_so_until_it_can(
+        self, backend: RocksDBBackend, disk: SlowDisk
+    ) -> None:
+        disk.go.set()
+        backend.check_writable()
+        disk.write_error = Exception("IO error: No space left on device")
+        for _ in range(2):
+            with pytest.raises(StoreCannotWrite, match="No space left"):
+                move(backend, MAIN, MOVED)
+            with pytest.raises(StoreCannotWrite, match="No space left"):
+                backend.check_writable()
+        disk.write_error = None
+        backend.check_writable()
+        assert move(backend, MAIN, MOVED)
 
     def test_a_ref_whose_sync_failed_shows_what_is_durable(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
@@ -601,6 +619,25 @@ backend.close()
             backend.read_refs("r", ["main"])
         with pytest.raises(sqlite3.ProgrammingError):
             create(backend, MAIN)
+
+    def test_a_database_that_is_full_tells_so_until_there_is_room(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        backend = SQLiteBackend(tmp_path / "morag.db")
+        backend.check_writable()
+        backend._writer.execute("PRAGMA max_page_count = 1")  # As few as there are now.
+        rows = [replace(a_row(n), data=bytes(5000)) for n in range(9)]
+        with pytest.raises(StoreCannotWrite, match=r"morag\.db' cannot write .*full"):
+            backend.insert_rows("r", rows)
+        assert list(backend.scan_rows("r")) == []
+        monkeypatch.setattr("morag.backend.sqlite._ROOM_BYTES", 1 << 62)
+        with pytest.raises(StoreCannotWrite, match="full"):
+            backend.check_writable()
+        monkeypatch.undo()
+        backend.check_writable()
+        backend._writer.execute(f"PRAGMA max_page_count = {1 << 20}")
+        assert len(backend.insert_rows("r", rows)) == 9
+        backend.close()
 
     def test_a_missing_directory_is_made(self, tmp_path: Path) -> None:
         SQLiteBackend(tmp_path / "a" / "b" / "morag.db").close()

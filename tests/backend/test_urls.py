@@ -10,8 +10,9 @@ import pytest
 from morag.backend.memory import MemoryBackend, open_memory
 from morag.backend.rocksdb import RocksDBBackend, open_rocksdb
 from morag.backend.sqlite import SQLiteBackend, open_sqlite
-from morag.backend.urls import StoreUrl, masked, open_backend
+from morag.backend.urls import StoreUrl, open_backend
 from morag.errors import StoreUrlInvalid
+from morag.masking import masked
 
 if TYPE_CHECKING:
     from pathlib import Path

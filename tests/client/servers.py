@@ -1,13 +1,9 @@
-"""Servers to ask: ours, started as a user starts it, and one that says what it is told to."""
+"""A server that says what it is told to."""
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
-import sys
-from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -15,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from morag import ContentKey, Delete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
     from ssl import SSLContext
     from types import TracebackType
 
@@ -29,33 +24,6 @@ COMMITTED: Final = (
     f'{{"targetBranch":{{"type":"BRANCH","name":"main","hash":"{HASH}"}},"addedContents":null}}'
 ).encode()
 """The answer to `commit`."""
-
-_READY: Final = re.compile(r"morag ready on (http://\S+)")
-_STOP_SECONDS: Final = 30
-
-
-@contextmanager
-def morag_serve(directory: Path) -> Iterator[str]:
-    """The address of a `morag serve` in memory, which runs as long as the `with` block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "morag", "serve", "--port", "0", "--store", "memory:"],
-        stdout=subprocess.PIPE,
-        text=True,
-        # Neither a morag.toml nor a variable of whoever runs the tests may configure it.
-        cwd=directory,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MORAG_")},
-    )
-    with process:  # Waits for the end, and closes the pipe.
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            ready = _READY.match(said)
-            assert ready is not None, f"morag serve said {said!r}"
-            yield ready[1]
-            process.terminate()
-            process.wait(_STOP_SECONDS)
-        finally:
-            process.kill()
 
 
 class Talk:

@@ -10,7 +10,7 @@ import morag
 from morag import BadRequest, Repository
 from morag.client import Client
 from tests.client.contract import NO_ANCESTOR, Catalog, CatalogContract, ClientContract, add
-from tests.client.servers import morag_serve
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ def repository() -> Iterator[Repository]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with (
-        morag_serve(tmp_path_factory.mktemp("serve")) as address,
-        Client(f"{address}/api/v2") as client,
+        Served(tmp_path_factory.mktemp("serve")) as server,
+        Client(f"{server.url}/api/v2") as client,
     ):
         yield client
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-not-found]
-from pyspark.errors import PySparkException  # type: ignore[import-not-found]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from tests.clients.rest import Json, Rest
@@ -49,7 +49,7 @@ class Story:
 
     def held(self) -> Json:
         """Both branches, with their histories and contents."""
-        numbered = _Numbered()
+        numbered = Numbered()
         return [
             numbered(self._same(part))
             for branch in (self._main, self._dev)
@@ -154,14 +154,21 @@ class Story:
     def _say(self, statement: str, when: str = "") -> None:
         asked = self._same(f"{statement} -- {when}" if when else statement)
         assert asked not in self.said, f"said twice: {asked}"
-        sql = re.sub(r"\bmain(?=\.|$)", self._main, statement)
-        sql = re.sub(r"\bdev(?=\.)", self._dev, sql)
         try:
-            answer = self._spark.sql(sql).collect()
+            answer = self._spark.sql(self._meant(statement)).collect()
         except (PySparkException, Py4JJavaError) as error:
             self.said[asked] = self._same(_explained(error))
         else:
-            self.said[asked] = sorted((self._same(tuple(row)) for row in answer), key=str)
+            self.said[asked] = self._rows(statement, [tuple(row) for row in answer])
+
+    def _rows(self, statement: str, answer: Rows) -> Rows:
+        """Rows that can be compared. Spark says them in no order."""
+        return sorted((self._same(row) for row in answer), key=str)
+
+    def _meant(self, statement: str) -> str:
+        """The statement with the names of this server's story."""
+        sql = re.sub(r"\bmain(?=\.|$)", self._main, statement)
+        return re.sub(r"\bdev(?=\.)", self._dev, sql)
 
     def _same(self, value: Any) -> Any:
         """Without the names by which one server's story differs from another's."""
@@ -176,7 +183,7 @@ class Story:
         return value
 
 
-class _Numbered:
+class Numbered:
     """What chance chose, numbered as it appears."""
 
     def __init__(self) -> None:
@@ -185,8 +192,8 @@ class _Numbered:
     def __call__(self, value: Json) -> Json:
         if isinstance(value, dict):
             return {key: self(item) for key, item in value.items() if key not in _TIMES}
-        if isinstance(value, list):
-            return [self(item) for item in value]
+        if isinstance(value, list | tuple):
+            return type(value)(self(item) for item in value)
         if isinstance(value, str):
             return _BY_CHANCE.sub(lambda found: self._number(found[0]), value)
         if isinstance(value, int) and value > _SNAPSHOT:

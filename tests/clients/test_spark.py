@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clients.rest import Rest
-from tests.clients.spark import add_catalog, session
+from tests.clients.catalogs import add_catalog
 from tests.clients.spark_story import Story
-from tests.original.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from tests.clients.rest import Rest
 
 pytestmark = [
     pytest.mark.spark,
@@ -20,34 +22,21 @@ pytestmark = [
 ]
 
 
-class Original(Server):
-    @property
-    def address(self) -> str:
-        return self._address
-
-
 @pytest.fixture(scope="session")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
-    directory = tmp_path_factory.mktemp("original")
-    with Original(directory / "data", directory / "log", {}) as server:
-        assert isinstance(server, Original)
-        yield Rest(server.address)
+def tell(
+    iceberg: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, Rest, int], Story]:
+    directory = tmp_path_factory.mktemp("warehouses")
 
+    def tell(who: str, rest: Rest, api: int) -> Story:
+        main, dev = f"{who}_v{api}", f"{who}_v{api}_dev"
+        for branch in (main, dev):
+            add_catalog(iceberg, branch, rest.address, api, directory / main, ref=branch)
+        story = Story(iceberg, rest, main, dev)
+        story.tell()
+        return story
 
-@pytest.fixture(scope="session")
-def tell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Rest, int], Story]]:
-    directory = tmp_path_factory.mktemp("spark")
-    with session(directory) as spark:
-
-        def tell(who: str, rest: Rest, api: int) -> Story:
-            main, dev = f"{who}_v{api}", f"{who}_v{api}_dev"
-            for branch in (main, dev):
-                add_catalog(spark, branch, rest.address, api, directory / main)
-            story = Story(spark, rest, main, dev)
-            story.tell()
-            return story
-
-        yield tell
+    return tell
 
 
 @pytest.fixture(scope="session", params=[1, 2], ids=["v1", "v2"])

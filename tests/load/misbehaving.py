@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from tests.load.serving import Address
     from tests.load.working import Record
+    from tests.serving import Address
 
 _SLOW_SEND_SECONDS: Final = 0.001
 _SLOW_READ_SECONDS: Final = 0.002

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from tests.load.serving import Address
+    from tests.serving import Address
 
 _ANSWER_SECONDS: Final = 60
 _BYTES_AT_ONCE: Final = 1 << 20

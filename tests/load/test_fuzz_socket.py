@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tests.load.serving import Morag
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.load.serving import Address
+    from tests.serving import Address
 
 HANG_UP_SECONDS: Final = 20
 LET_GO_SECONDS: Final = 20
@@ -31,9 +31,9 @@ _GET: Final = b"GET /api/v2/config HTTP/1.1\r\n" + _HOST + b"\r\n"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Morag]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One server takes everything in this file; in the end it must hold no more than before."""
-    with Morag("memory:", tmp_path_factory.mktemp("fuzz")) as server:
+    with Served(tmp_path_factory.mktemp("fuzz"), quiet=True) as server:
         assert statuses(told(server.address, _GET)) == [200]
         idle = server.held()
         yield server
@@ -142,7 +142,7 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_wrong_is_refused(server: Morag, sent: bytes) -> None:
+def test_what_is_wrong_is_refused(server: Served, sent: bytes) -> None:
     answered = statuses(told(server.address, sent))
     assert answered, "it should say what is wrong"
     assert all(400 <= status < 500 for status in answered), answered
@@ -161,31 +161,31 @@ UNFINISHED: Final = {
 
 
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED.keys())
-def test_what_stays_unfinished_is_forgotten(server: Morag, sent: bytes) -> None:
+def test_what_stays_unfinished_is_forgotten(server: Served, sent: bytes) -> None:
     answered = statuses(told(server.address, sent))
     assert all(400 <= status < 500 for status in answered), answered
     check_alive(server)
 
 
-def test_requests_sent_ahead_are_answered_in_order(server: Morag) -> None:
+def test_requests_sent_ahead_are_answered_in_order(server: Served) -> None:
     lost = _GET.replace(b"config", b"nothing")
     assert statuses(told(server.address, (_GET + lost) * 50)) == [200, 404] * 50
     check_alive(server)
 
 
-def test_after_nonsense_no_request_is_answered(server: Morag) -> None:
+def test_after_nonsense_no_request_is_answered(server: Served) -> None:
     """Whoever lost count cannot know what is a request and what is the body of another."""
     assert statuses(told(server.address, _GET + b"nonsense\r\n\r\n" + _GET)) == [200, 400]
     check_alive(server)
 
 
-def test_a_request_hidden_in_a_body_is_not_answered(server: Morag) -> None:
+def test_a_request_hidden_in_a_body_is_not_answered(server: Served) -> None:
     hidden = commit(_GET)
     assert statuses(told(server.address, hidden + _GET)) == [400, 200]
     check_alive(server)
 
 
-def test_a_thousand_connections_leave_nothing_behind(server: Morag) -> None:
+def test_a_thousand_connections_leave_nothing_behind(server: Served) -> None:
     idle = server.held()
     for number in range(1000):
         with socket.create_connection(server.address) as connection:
@@ -233,14 +233,14 @@ def damaged(draw: st.DrawFn) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(sent=damaged() | st.binary(max_size=500))
-def test_whatever_comes_the_next_request_is_answered(server: Morag, sent: bytes) -> None:
+def test_whatever_comes_the_next_request_is_answered(server: Served, sent: bytes) -> None:
     note(f"sent: {sent!r}")
     answered = statuses(told(server.address, sent))
     assert all(status < 500 for status in answered), answered
     check_alive(server)
 
 
-def check_alive(server: Morag) -> None:
+def check_alive(server: Served) -> None:
     assert server.is_alive
     assert statuses(told(server.address, _GET)) == [200]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.load.misbehaving import be_broken, be_slow
-from tests.load.serving import Morag
 from tests.load.working import EVERYTHING, NAMESPACE, READS, Record, Worker
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_a_mixed_load_of_two_hundred_clients_for_a_minute(tmp_path: Path) -> Non
 def loaded(folder: Path, clients: int, seconds: float, seed: int) -> Iterator[Load]:
     """A server that has been through it, and has lost nothing, neither commits nor memory."""
     cache = ("--cache-bytes", str(CACHE_BYTES))
-    with Morag(f"rocksdb:{folder / 'store'}", folder, *cache) as server:
+    with Served(folder, *cache, store=f"rocksdb:{folder / 'store'}", quiet=True) as server:
         load = Load(server, clients, seed)
         idle = server.held()
         load.resident = asyncio.run(load.run(seconds, EVERYTHING))
@@ -74,7 +74,7 @@ def loaded(folder: Path, clients: int, seconds: float, seed: int) -> Iterator[Lo
 class Load:
     """All the clients of one server: of a hundred, one is slow and one is broken."""
 
-    def __init__(self, server: Morag, clients: int, seed: int) -> None:
+    def __init__(self, server: Served, clients: int, seed: int) -> None:
         self.record = Record()
         self.resident: list[int] = []
         self._server = server
@@ -125,7 +125,7 @@ def megabytes(resident: list[int]) -> str:
     return " ".join(str(size >> 20) for size in resident)
 
 
-def prepare(server: Morag, record: Record) -> None:
+def prepare(server: Served, record: Record) -> None:
     head = get(server, "trees/main")["reference"]["hash"]
     namespace = {"type": "NAMESPACE", "elements": [NAMESPACE]}
     body = {
@@ -141,7 +141,7 @@ def prepare(server: Morag, record: Record) -> None:
         record.tables[branch] = {}
 
 
-def check_log(server: Morag, branch: str, record: Record) -> None:
+def check_log(server: Served, branch: str, record: Record) -> None:
     """Everything acknowledged is there once, and nothing that nobody tried."""
     log = list(paged(server, f"trees/{branch}/history?", "logEntries"))
     for newer, older in pairwise(log):
@@ -158,7 +158,7 @@ def check_log(server: Morag, branch: str, record: Record) -> None:
     assert not [message for message, times in counted.items() if times > 1]
 
 
-def check_tables(server: Morag, branch: str, record: Record) -> None:
+def check_tables(server: Served, branch: str, record: Record) -> None:
     """Each table has the snapshot that its owner gave it last."""
     entries = paged(server, f"trees/{branch}/entries?content=true&max-records=500&", "entries")
     found = {
@@ -170,7 +170,7 @@ def check_tables(server: Morag, branch: str, record: Record) -> None:
     assert {name: found[name] for name in found.keys() - broken} == record.tables[branch]
 
 
-def paged(server: Morag, path: str, what: str) -> Iterator[Any]:
+def paged(server: Served, path: str, what: str) -> Iterator[Any]:
     token = ""
     while True:
         page = get(server, f"{path}page-token={token}" if token else path)
@@ -180,21 +180,21 @@ def paged(server: Morag, path: str, what: str) -> Iterator[Any]:
         token = page["token"]
 
 
-def get(server: Morag, path: str) -> Any:
+def get(server: Served, path: str) -> Any:
     return _ask(server, urllib.request.Request(_url(server, path)))
 
 
-def post(server: Morag, path: str, body: object) -> Any:
+def post(server: Served, path: str, body: object) -> Any:
     headers = {"Content-Type": "application/json"}
     return _ask(
         server, urllib.request.Request(_url(server, path), json.dumps(body).encode(), headers)
     )
 
 
-def _ask(server: Morag, request: urllib.request.Request) -> Any:
+def _ask(server: Served, request: urllib.request.Request) -> Any:
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
-def _url(server: Morag, path: str) -> str:
-    return f"http://{server.address[0]}:{server.address[1]}/api/v2/{path}"
+def _url(server: Served, path: str) -> str:
+    return f"{server.url}/api/v2/{path}"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from tests.load.serving import Address
     from tests.load.talking import Answer
+    from tests.serving import Address
 
 NAMESPACE: Final = "load"
 _OWN_TABLES: Final = 4

@@ -139,6 +139,24 @@ def test_all_conflicts_of_a_commit_are_told_at_once(repo: Repository) -> None:
     assert tables(repo) == {"fine": "3", "new": "y", "updated": "x"}
 
 
+def test_deletes_are_told_first_then_what_was_to_stay_then_puts(repo: Repository) -> None:
+    """A key that is deleted and put again is one of the deletes."""
+    ids = create(repo, "main", a="1", b="1", c="1", d="1", e="1")
+    seen = head(repo)
+    repo.commit("main", [put(name, "2", id) for name, id in ids.items()], "theirs")
+    mine: list[Operation] = [
+        put("e", "mine", ids["e"]),
+        Unchanged(key("d")),
+        delete("c"),
+        delete("b"),
+        put("b", "mine"),
+        delete("a"),
+    ]
+    with pytest.raises(ReferenceConflict) as raised:
+        repo.commit("main", mine, "mine", expected=seen)
+    assert [str(conflict.key) for conflict in raised.value.conflicts] == ["c", "b", "a", "d", "e"]
+
+
 def test_missing_namespaces_are_told_before_conflicts_of_keys(repo: Repository) -> None:
     operations: list[Operation] = [delete("nope"), delete("nope2"), put("q.r", "qr")]
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'q' must exist\.$") as raised:

@@ -104,6 +104,21 @@ def test_a_type_that_is_asked_for_twice_is_answered_once(repo: Repository) -> No
     assert repo.configs.get([]) == []
 
 
+def test_the_ref_log_does_not_show_where_configs_are_kept(repo: Repository) -> None:
+    repo.references.create_branch("before", "main")
+    repo.configs.update(FULL)
+    repo.references.create_branch("after", "main")
+    names = ["after", "before", "main"]
+    assert [move.reference.name for move in repo.references.moves().items] == names
+    seen, token = [], None
+    while True:
+        page = repo.references.moves(1, token)
+        seen += [move.reference.name for move in page.items]
+        if (token := page.token) is None:
+            break
+    assert seen == names
+
+
 def test_what_is_stored_already_makes_no_commit(store: Store) -> None:
     store.repo.configs.update(policy("P1D"))
     before = store.persist.ref(CONFIGS), store.rows()

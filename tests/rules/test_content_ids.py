@@ -139,6 +139,58 @@ def test_a_content_is_renamed_to_one_place(store: Store) -> None:
     assert store.everything() == before
 
 
+def test_new_content_may_come_before_the_rename_that_makes_room_and_not_after_it(
+    store: Store,
+) -> None:
+    repo = store.repo
+    create(repo, "main", old="1")
+    away = rename("old", "new", repo.contents.get("main", key("old")))
+    before = store.everything()
+    with pytest.raises(BadRequest, match="existing key 'old' has no content ID"):
+        repo.commit("main", [*away, put("old", "2")], "after")
+    assert store.everything() == before
+    repo.commit("main", [away[0], put("old", "2"), away[1]], "before")
+    assert tables(repo) == {"new": "1", "old": "2"}
+
+
+def twice(repo: Repository) -> str:
+    """A branch with one content under two keys, as force can leave it; the content's id."""
+    create(repo, "main", base="0")
+    repo.references.create_branch("source", "main")
+    id = create(repo, "source", t="1")["t"]
+    repo.references.create_branch("dev", "source")
+    update(repo, "dev", "t", "2")
+    move(repo, "source", "t", "u")
+    repo.merge("dev", "source", default=MergeBehavior.FORCE)
+    assert (content_id(repo, "source", "t"), content_id(repo, "source", "u")) == (id, id)
+    return id
+
+
+def test_one_content_under_two_keys_is_not_put_under_both(repo: Repository) -> None:
+    id = twice(repo)
+    for first, second in (("t", "u"), ("u", "t")):
+        with pytest.raises(BadRequest, match=f"^Duplicate content ID: {id} for key: M/{second}/C$"):
+            repo.commit("source", [put(first, "3", id), put(second, "4", id)], "both")
+
+
+@pytest.mark.parametrize("behavior", [MergeBehavior.NORMAL, MergeBehavior.FORCE])
+def test_nor_is_it_merged_which_is_told_before_any_conflict(
+    store: Store, behavior: MergeBehavior
+) -> None:
+    id = twice(store.repo)
+    create(store.repo, "main", u="theirs")
+    before = store.everything()
+    with pytest.raises(BadRequest, match=f"^Duplicate content ID: {id} for key: M/u/C$"):
+        store.repo.merge("source", "main", default=behavior)
+    assert store.everything() == before
+
+
+def test_one_of_its_keys_is_merged_if_the_other_is_dropped(repo: Repository) -> None:
+    twice(repo)
+    repo.merge("source", "main", keys=[MergeKey(key("t"), MergeBehavior.DROP)])
+    assert tables(repo) == {"base": "0", "u": "1"}
+
+
 def test_a_rename_needs_its_delete_in_the_same_commit(repo: Repository) -> None:
     ids = create(repo, "main", t="t", u="u")
     with pytest.raises(BadRequest, match="New value for key 'new' must not have a content ID"):

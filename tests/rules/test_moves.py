@@ -10,7 +10,7 @@ from morag import Settings
 from morag.errors import BadRequest, ReferenceConflict
 from morag.logic.consistency import Consistency
 from morag.model.references import Reference, RefLogEntry
-from morag.versions.lanes import Ticket
+from morag.versions.tickets import Waiter
 from tests.rules.scenes import NO_ANCESTOR, Store, create, head, messages, put
 
 if TYPE_CHECKING:
@@ -235,10 +235,10 @@ def test_a_page_has_room_for_something(repo: Repository) -> None:
             repo.references.moves(limit)
 
 
-def commit_together(store: Store, requests: Sequence[CommitRequest]) -> list[Ticket]:
+def commit_together(store: Store, requests: Sequence[CommitRequest]) -> list[Waiter]:
     """Have commits wait in the lane of `main`, so that they move it as one batch."""
     store.clock.pass_seconds(1)
-    tickets = [Ticket(request) for request in requests]
+    tickets = [Waiter(request) for request in requests]
     lane = store.repo._lanes.lane("main")
     assert lane.join(tickets)
     lane.drive(tickets[0])

@@ -24,8 +24,8 @@ from morag.errors import (
 )
 from morag.model.meta import CommitMeta
 from morag.testing.faults import Dice, Fault, FaultyBackend, InjectedFault, Script
-from morag.versions.lanes import Ticket
 from morag.versions.repository import Repository
+from morag.versions.tickets import Waiter
 from morag.versions.world import World
 from tests.safety.sound import (
     check_once,
@@ -431,7 +431,7 @@ def test_a_batch_whose_reply_is_lost_is_found_as_a_whole(either: Store) -> None:
     """Nobody looks for each commit; the last one stands for all of them."""
     lane = either.repo._lanes.lane("main")
     requests = [either.repo.commit_request("main", [put(f"{n}")], f"{n}") for n in range(5)]
-    tickets = [Ticket(request) for request in requests]
+    tickets = [Waiter(request) for request in requests]
     either.backend.plan = Upcoming({either.swap: [Fault.AFTER]})
     assert lane.join(tickets)
     lane.drive(tickets[-1])
@@ -535,7 +535,7 @@ class NthWrite:
 
 def test_a_busy_store_is_tried_again_until_the_retries_are_used_up(weak: bool) -> None:
     time = Time()
-    settings = Settings(commit_retries=6, commit_timeout_ms=10**9)
+    settings = Settings(commit_retries=6, commit_timeout_ms=86_400_000)
     store = Store(BusyBackend, weak, settings, time.world())
     plan = store.backend.plan = Upcoming({store.swap: [Fault.BEFORE] * 7})
     with pytest.raises(RetriesExhausted, match="after 6 retries") as exhausted:
@@ -564,7 +564,7 @@ def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
     time = Time()
     settings = Settings(
         commit_retries=40,
-        commit_timeout_ms=10**9,
+        commit_timeout_ms=86_400_000,
         retry_sleep_lower_ms=3,
         retry_sleep_upper_ms=4,
         retry_sleep_max_ms=100,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from threading import Event, Thread
+from threading import Event
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,21 @@ from morag.errors import BadRequest, ReferenceConflict, ReferenceNotFound, Servi
 from morag.logic.reflog import RefOperation
 from morag.model.content import IcebergTable
 from morag.model.keys import ContentKey
+from morag.model.merging import MergeOptions
 from morag.model.operations import Delete, Put
 from morag.persist.cache import ObjectCache
 from morag.persist.objects import Index
 from morag.persist.persist import ObjectMissing, Persist
 from morag.testing.counting import CountingBackend
-from morag.versions.lanes import Attempt, Lane, Ticket
+from morag.versions.lanes import Lane
 from morag.versions.repository import Repository
+from morag.versions.tickets import Attempt, Ticket, Waiter
 from morag.versions.world import World
+from tests import spawning
 from tests.safety.sound import check_sound, in_thread, in_threads, key, messages, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from morag.model.operations import Operation
 
@@ -47,8 +50,8 @@ def repo(backend: CountingBackend) -> Repository:
     return repo
 
 
-def ticket(repo: Repository, message: str, *operations: Operation, branch: str = "main") -> Ticket:
-    return Ticket(repo.commit_request(branch, operations or [put(message)], message))
+def ticket(repo: Repository, message: str, *operations: Operation, branch: str = "main") -> Waiter:
+    return Waiter(repo.commit_request(branch, operations or [put(message)], message))
 
 
 def run(repo: Repository, tickets: Sequence[Ticket], branch: str = "main") -> None:
@@ -104,7 +107,7 @@ def test_a_conflict_fails_alone(repo: Repository) -> None:
     head = repo.references.get("main").hash
     tickets = [
         ticket(repo, "good", put("b")),
-        Ticket(repo.commit_request("main", [put("b")], "bad", expected=head)),
+        Waiter(repo.commit_request("main", [put("b")], "bad", expected=head)),
         ticket(repo, "gone", Delete(key("nothing"))),
         ticket(repo, "also good", put("c")),
     ]
@@ -133,7 +136,7 @@ def test_those_who_build_on_each_other_share_a_batch(
     assert list(repo.contents.keys("main")) == []
 
 
-class MergeTicket(Ticket):
+class MergeTicket(Waiter):
     """The request of a merge is made inside `Repository.merge`; this one takes its place."""
 
     class _Request:
@@ -146,7 +149,7 @@ class MergeTicket(Ticket):
         def __init__(self, inner: Any) -> None:
             self.attempt, self.forget = inner.attempt, inner.forget
 
-    def __init__(self, inner: Ticket) -> None:
+    def __init__(self, inner: Waiter) -> None:
         super().__init__(self._Request(inner.request))
 
 
@@ -265,7 +268,7 @@ def test_an_interrupt_is_for_the_driver_alone(interrupt: BaseException) -> None:
     writer: Any = Writer({0: interrupt})
     writer.go.set()
     lane = Lane(writer, "main", 10)
-    tickets = [Ticket(Sharing()) for _ in range(4)]
+    tickets = [Waiter(Sharing()) for _ in range(4)]
     lane.join(tickets)
     with pytest.raises(type(interrupt)):
         lane.drive(tickets[0])
@@ -280,10 +283,10 @@ def test_a_driver_that_is_interrupted_before_its_turn_leaves_the_queue() -> None
     writer: Any = Writer({})
     writer.go.set()
     lane = Lane(writer, "main", 10)
-    mine = Ticket(Request())
+    mine = Waiter(Request())
     assert lane.join([mine])
 
-    def interrupted(batch: list[Ticket]) -> None:
+    def interrupted(batch: list[Ticket], most_operations: int) -> None:
         raise KeyboardInterrupt
 
     taking, lane._take_batch = lane._take_batch, interrupted  # type: ignore[method-assign]
@@ -306,7 +309,7 @@ def test_an_object_that_is_too_large_fails_its_own_request_alone() -> None:
         large_put = Put(ContentKey.of("large"), large)
         tickets = [
             ticket(repo, "before"),
-            Ticket(repo.commit_request("main", [large_put], "large")),
+            Waiter(repo.commit_request("main", [large_put], "large")),
             ticket(repo, "after"),
         ]
         run(repo, tickets)
@@ -322,7 +325,7 @@ def test_a_batch_ends_where_it_would_hold_too_many_operations() -> None:
     writer: Any = Writer({})
     writer.go.set()
     lane = Lane(writer, "main", 10)
-    tickets = [Ticket(Heavy()) for _ in range(3)]
+    tickets = [Waiter(Heavy()) for _ in range(3)]
     lane.join(tickets)
     lane.drive(tickets[-1])
     assert writer.batches == 3
@@ -365,15 +368,15 @@ def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None
 
 def test_nobody_waits_for_a_commit_that_was_started(repo: Repository) -> None:
     """All callers share one thread, which is free as soon as the lane is empty."""
-    works: list[Callable[[], None]] = []
+    works = spawning.Works()
     done: list[str] = []
     for n in range(100):
         request = repo.commit_request("main", [put(f"{n:03}")], f"{n:03}")
-        repo.start(request, works.append, lambda ticket: done.append(ticket.result().hash))
-    assert len(works) == 1, "one of them drives"
+        repo.start(request, works.spawn, lambda ticket: done.append(ticket.result().hash))
+    assert len(works.waiting) == 1, "one of them drives"
     assert done == []
-    while works:
-        works.pop()()
+    while works.waiting:
+        works.run_one()
     assert len(done) == 100
     assert messages(repo, "main") == [f"{n:03}" for n in range(100)]
 
@@ -389,7 +392,7 @@ def test_who_waits_in_a_thread_and_who_is_called_back_share_a_lane(repo: Reposit
 
     def both(n: int) -> None:
         request = repo.commit_request("main", [put(f"a{n}")], f"a{n}")
-        repo.start(request, lambda work: Thread(target=work).start(), told)
+        repo.start(request, spawning.in_thread, told)
         repo.commit("main", [put(f"w{n}")], f"w{n}")
 
     in_threads([partial(both, n) for n in range(50)])
@@ -401,5 +404,34 @@ def test_who_waits_in_a_thread_and_who_is_called_back_share_a_lane(repo: Reposit
 def test_a_failure_is_told_to_the_one_who_is_called_back(repo: Repository) -> None:
     failures: list[BaseException | None] = []
     request = repo.commit_request("main", [Delete(key("nope"))], "fails")
-    repo.start(request, lambda work: work(), lambda ticket: failures.append(ticket.failure))
+    repo.start(request, spawning.at_once, lambda ticket: failures.append(ticket.failure))
     assert [type(failure) for failure in failures] == [ReferenceConflict]
+
+
+def test_a_driver_that_must_be_brief_leaves_a_large_commit_to_its_own_driver(
+    repo: Repository,
+) -> None:
+    works = spawning.Works()
+    sizes = (1, 100, 100, 500, 2)
+    for n, size in enumerate(sizes):
+        puts = [put(f"{n}-{i}") for i in range(size)]
+        request = repo.commit_request("main", puts, f"{n}")
+        repo.start(request, works.spawn, lambda ticket: ticket.result())
+    told = []
+    while works.waiting:
+        works.run_one()
+        told.append(len(messages(repo, "main")))
+    assert told == [2, 3, 5], "the large one may take along what follows it"
+    assert works.were_brief == [True, True, False]
+    assert messages(repo, "main") == [f"{n}" for n in range(len(sizes))]
+
+
+def test_a_merge_is_never_brief(repo: Repository) -> None:
+    repo.references.create_branch("dev", "main")
+    repo.commit("dev", [put("a")], "a")
+    works = spawning.Works()
+    request = repo.merge_request("dev", "main", MergeOptions())
+    repo.start(request, works.spawn, lambda ticket: ticket.result())
+    assert works.were_brief == [False]
+    works.run_one()
+    assert not works.waiting

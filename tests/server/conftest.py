@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.serving import Served
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

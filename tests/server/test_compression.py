@@ -15,7 +15,7 @@ from morag.api.http import Request
 from morag.errors import BadRequest, RequestTooLarge
 from morag.server.bodies import packed, unpacked, wants_gzip
 from tests.server.conftest import LIMIT
-from tests.server.serving import Served
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import pytest
 from msgspec import Struct
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from morag.api.http import Request, Response, Spawn
+from morag.api.http import Request, Response
 from morag.config import ServerSettings, Settings
 from morag.server.access_log import access_log
 from morag.server.connection import Connection
@@ -26,6 +26,7 @@ from morag.server.running import _run_one
 from morag.server.sockets import bound
 from morag.server.stores import hiding
 from morag.server.threads import Threads
+from morag.versions.tickets import Spawn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -292,6 +293,19 @@ def test_the_access_log_tells_the_time_of_the_clock_it_was_given() -> None:
     assert log is not None
     log(Request("GET", "/x", "hidden"), 200, 5, 1.5, "me")
     assert lines == ["2023-11-14T22:13:20.123+00:00 me GET /x 200 5 B 1.500 ms\n"]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"), [("text", " B 1.235 ms\n"), ("json", '"millis":1.235}\n')]
+)
+def test_the_access_log_tells_microseconds_and_nothing_finer(
+    form: Literal["text", "json"], told: str
+) -> None:
+    lines: list[str] = []
+    log = access_log(form, lines.append, lambda: 0)
+    assert log is not None
+    log(Request("GET", "/x", ""), 200, 5, 1.2345678, "me")
+    assert lines[0].endswith(told)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.server.conftest import LIMIT
-from tests.server.serving import GET_MAIN, Served, read_all, read_answer
+from tests.server.talking import GET_MAIN, read_all, read_answer
+
+if TYPE_CHECKING:
+    from tests.serving import Served
 
 EMPTY = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
 BRANCH = f'{{"type":"BRANCH","name":"main","hash":"{EMPTY}"}}'.encode()

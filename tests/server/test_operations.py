@@ -17,7 +17,8 @@ from urllib.request import urlopen
 import pytest
 
 from tests.server.far import far_url, install
-from tests.server.serving import GET_MAIN, Answer, Served, read_all, read_answer, run
+from tests.server.talking import GET_MAIN, read_all, read_answer
+from tests.serving import Answer, Served, run
 
 ORIGIN = {"Origin": "https://ui.example.com"}
 PREFLIGHT = ORIGIN | {
@@ -186,14 +187,29 @@ def test_workers_share_a_store_and_the_port(tmp_path: Path) -> None:
             assert list(pool.map(create, range(16))) == 16 * [200]
         listed = json.loads(server.ask("GET", "/api/v2/trees").body)["references"]
         assert len(listed) == 17
-        killed = children[0]
+        before, killed = children, children[0]
         os.kill(killed, signal.SIGKILL)
         while len(children) < 2 or killed in children:  # Until another one is in its place.
             assert server.ask("GET", "/api/v2/trees/main").status == 200
             children = children_of(server.process.pid)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0
+        successor = next(iter(set(children) - set(before)))
+        line = f"Worker {killed} died (by signal 9); {successor} takes its place\n"
+        assert server.errors() == line
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def test_workers_are_replaced_one_by_one_on_sighup(tmp_path: Path) -> None:
+    with Served(tmp_path, "--workers", "2", store=f"sqlite:{tmp_path / 'morag.db'}") as server:
+        before = set(children_of(server.process.pid))
+        server.process.send_signal(signal.SIGHUP)
+        while before & set(children_of(server.process.pid)):
+            with suppress(ConnectionError):  # A worker that stops lets go of who has not asked yet.
+                assert server.ask("GET", "/api/v2/trees/main").status == 200
+        server.process.terminate()
+        assert server.process.wait(30) == 0
+        assert server.errors() == ""
 
 
 def children_of(pid: int) -> list[int]:

@@ -11,7 +11,8 @@ import pytest
 
 import morag
 from morag import ContentKey, Namespace, Put
-from tests.server.serving import GET_MAIN, Served, await_cut, read_all, read_answer
+from tests.server.talking import GET_MAIN, await_cut, read_all, read_answer
+from tests.serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ import morag
 from morag.cli.main import main
 from morag.configuring import SettingInvalid, load
 from tests.server.far import far_url, install
-from tests.server.serving import GET_MAIN, Served, read_answer, run
+from tests.server.talking import GET_MAIN, read_answer
+from tests.serving import Served, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,8 +129,9 @@ def test_what_cannot_be_served(
     ("arguments", "advice"),
     [
         (("--port", "http"), "--port must be a whole number, not 'http'"),
-        (("--port", "70000"), "must be at most 65535, not 70000 (set by --port)"),
+        (("--port", "70000"), "from 0 to 65535, not 70000 (set by --port)"),
         (("--access-log", "xml"), "must be off, text or json"),
+        (("--threads", "1000000"), "from 1 to 1024, not 1000000 (set by --threads)"),
         (("--config", "missing.toml"), "There is no file 'missing.toml'"),
     ],
 )
@@ -169,6 +171,34 @@ def test_commands_that_do_not_exist(
         main(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("usage: morag")
+
+
+URL = "postgres://u:pw@h/db"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serve", "--stoer", URL], "there is no flag --stoer (did you mean --store?)"),
+        (["serve", f"--stoer={URL}"], "there is no flag --stoer (did you mean --store?)"),
+        (["serve", "-store", URL], "there is no flag -store (did you mean --store?)"),
+        (["serve", "--max_head_bytes", "1"], "(did you mean --max-head-bytes?)"),
+        (["serve", "--zzz"], "there is no flag --zzz\n"),
+        (["serve", URL], "unexpected 'postgres://u:***@h/db': settings are given by flags"),
+        (["serve", "u:pw@h/db"], "unexpected 'u:***@h/db': settings are given by flags"),
+        ([URL], "invalid choice: 'postgres://u:***@h/db'"),
+        (["--stoer", URL], "'postgres://u:***@h/db'"),
+    ],
+)
+def test_what_was_meant_is_asked_and_no_password_is_repeated(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "pw" not in error
 
 
 def test_no_command_at_all(tmp_path: Path) -> None:

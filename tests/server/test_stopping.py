@@ -7,8 +7,11 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 import morag
-from tests.server.serving import GET_MAIN, Served, read_answer
+from tests.server.talking import GET_MAIN, read_answer
+from tests.serving import Served
 
 if TYPE_CHECKING:
     import socket
@@ -123,9 +126,10 @@ def test_requests_sent_ahead_count_as_accepted(tmp_path: Path) -> None:
         assert heard.count(b"HTTP/1.1 200") == 3
 
 
-def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_end_does_not_wait_for_ever(tmp_path: Path, workers: str) -> None:
     store = tmp_path / "morag.db"
-    flags = ("--shutdown-seconds", "0.3", "--commit-timeout-ms", "60000")
+    flags = ("--shutdown-seconds", "0.3", "--commit-timeout-ms", "60000", "--workers", workers)
     with Served(tmp_path, *flags, store=f"sqlite:{store}", exit_code=1) as server:
         with server.connect() as client, nobody_writes(store):
             begin_commit(server, client)

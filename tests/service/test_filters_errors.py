@@ -223,6 +223,13 @@ class TestAsTheyRun:
         assert keep(entry("ns1", "t1"))
 
 
+@pytest.mark.parametrize("text", ["commit" + ".a" * 500, "1" + " + 1" * 500, "(" * 300])
+def test_where_there_is_no_place_to_tell_none_is_told(text: str) -> None:
+    with pytest.raises(BadRequest) as told:
+        filters.log_filter(text)
+    assert str(told.value) == "Filter cannot be read: it is nested too deeply"
+
+
 WORDS = st.sampled_from(
     [
         *("commit", "operations", "author", "message", "commitTime", "properties", "x", "o"),

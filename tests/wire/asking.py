@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 from morag.api.app import Api
 from morag.api.http import Request, Response
+from tests.spawning import in_thread
 from tests.wire.transcripts import Asked, Reply
 
 if TYPE_CHECKING:
@@ -40,6 +41,6 @@ def answered(api: Api, request: Request) -> Response:
         responses.append(response)
         arrived.set()
 
-    answer.start(lambda work: Thread(target=work).start(), done)
+    answer.start(in_thread, done)
     assert arrived.wait(60), "no answer"
     return responses[0]

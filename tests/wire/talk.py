@@ -61,7 +61,11 @@ class Talk:
         pairs = {name.replace("_", "-"): value for name, value in query.items()}
         sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         asked = Asked(
-            method, quote(path, safe="/@%~*.-"), urlencode(pairs), [*(headers or {}).items()], sent
+            method,
+            quote(path, safe="/@%~*.-;="),
+            urlencode(pairs),
+            [*(headers or {}).items()],
+            sent,
         )
         reply = self._ask(asked)
         return Told(reply.status, reply.headers, json.loads(reply.body) if reply.body else None)

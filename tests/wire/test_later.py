@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from morag.api.http import Response
 from morag.api.later import InThread, Turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-class Threads:
-    """Works that somebody would do; here the test does them, one by one."""
-
-    def __init__(self) -> None:
-        self.works: list[Callable[[], None]] = []
-
-    def run_one(self) -> None:
-        self.works.pop(0)()
+from tests.spawning import Works
 
 
 def answering(status: int, turns: Turns | None = None) -> InThread:
@@ -26,43 +12,43 @@ def answering(status: int, turns: Turns | None = None) -> InThread:
 
 
 def test_those_who_would_wait_for_each_other_have_one_thread_together() -> None:
-    threads, turns, answers = Threads(), Turns(1), list[int]()
+    works, turns, answers = Works(), Turns(1), list[int]()
     for status in (201, 202, 203):
         later = answering(status, turns)
-        later.start(threads.works.append, lambda response: answers.append(response.status))
-    assert len(threads.works) == 1
-    while threads.works:
-        threads.run_one()
-        assert len(threads.works) <= 1
+        later.start(works.spawn, lambda response: answers.append(response.status))
+    assert len(works.waiting) == 1
+    while works.waiting:
+        works.run_one()
+        assert len(works.waiting) <= 1
     assert answers == [201, 202, 203]
 
 
 def test_after_everybody_had_a_turn_the_next_one_starts_at_once() -> None:
-    threads, turns, answers = Threads(), Turns(1), list[int]()
+    works, turns, answers = Works(), Turns(1), list[int]()
     for status in (201, 202):
         later = answering(status, turns)
-        later.start(threads.works.append, lambda response: answers.append(response.status))
-        threads.run_one()
+        later.start(works.spawn, lambda response: answers.append(response.status))
+        works.run_one()
     assert answers == [201, 202]
 
 
 def test_an_answer_may_turn_out_to_wait_once_more() -> None:
-    threads, answers = Threads(), list[int]()
+    works, answers = Works(), list[int]()
     later = InThread(Turns(1), lambda: answering(204), lambda work: work())
-    later.start(threads.works.append, lambda response: answers.append(response.status))
-    threads.run_one()
+    later.start(works.spawn, lambda response: answers.append(response.status))
+    works.run_one()
     assert answers == []
-    threads.run_one()
+    works.run_one()
     assert answers == [204]
 
 
 def test_some_may_go_at_once_and_the_others_wait() -> None:
-    threads, turns, answers = Threads(), Turns(2), list[int]()
+    works, turns, answers = Works(), Turns(2), list[int]()
     for status in (201, 202, 203, 204):
         later = answering(status, turns)
-        later.start(threads.works.append, lambda response: answers.append(response.status))
-    assert len(threads.works) == 2
-    while threads.works:
-        threads.run_one()
-        assert len(threads.works) <= 2
+        later.start(works.spawn, lambda response: answers.append(response.status))
+    assert len(works.waiting) == 2
+    while works.waiting:
+        works.run_one()
+        assert len(works.waiting) <= 2
     assert answers == [201, 202, 203, 204]

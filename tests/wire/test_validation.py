@@ -87,6 +87,19 @@ class TestAllViolationsAreToldAtOnce:
             f"transplantCommitsIntoBranch.transplant.message: {SIZE}",
         ]
 
+    @pytest.mark.parametrize("body", [b"", b"null"])
+    def test_that_a_transplant_says_nothing_is_told_alone(self, talk: Talk, body: bytes) -> None:
+        path = "/api/v2/trees/{}/history/transplant"
+        assert problems(talk.post(path.format("1"), body)) == [
+            f"transplantCommitsIntoBranch.branch: {REF_SPEC_RULE}"
+        ]
+        assert problems(talk.post(path.format("main"), body)) == [
+            "transplantCommitsIntoBranch.transplant: must not be null"
+        ]
+        assert problems(talk.post("/api/v1/trees/branch/main/transplant", body)) == [
+            "transplantCommitsIntoBranch.expectedHash: must not be null"
+        ]
+
     def test_of_contents(self, talk: Talk) -> None:
         body: dict[str, Any] = {"requestedKeys": []}
         assert problems(talk.post("/api/v2/trees/1/contents", body)) == [
@@ -236,6 +249,7 @@ class TestTheFirstMistake:
     def test_is_what_to_list_and_then_the_filter(
         self, talk: Talk, path: str, query: dict[str, Any], refused: str
     ) -> None:
+        talk.put("main", "t")  # Where nothing is, a token is not read.
         told = talk.get(f"/api/v2/trees/main/{path}", filter="no filter", **query)
         assert message(told) == (400, refused)
 
@@ -319,6 +333,20 @@ class TestVersion1:
         told = talk.post(f"/api/v1/trees/branch/main/{verb}", body, expectedHash=start)
         assert (told.status, told.json["wasApplied"]) == (200, True)
 
+    @pytest.mark.parametrize(
+        ("method", "body"),
+        [
+            ("PUT", {"type": "NAMESPACE", "elements": ["n"]}),
+            ("POST", {"propertyUpdates": {"a": "b"}}),
+            ("DELETE", None),
+        ],
+    )
+    def test_changes_no_namespace_of_a_detached_commit(
+        self, talk: Talk, method: str, body: dict[str, Any] | None
+    ) -> None:
+        told = talk.send(method, "/api/v1/namespaces/namespace/DETACHED/n", body)
+        assert message(told) == (400, "Cannot resolve DETACHED to HEAD")
+
 
 class TestMediaTypes:
     @pytest.mark.parametrize("type", ["text/plain", "garbage"])
@@ -334,5 +362,10 @@ class TestMediaTypes:
 
     def test_must_be_json_to_change_a_config(self, talk: Talk) -> None:
         body = {"config": {"type": "GARBAGE_COLLECTOR"}}
-        told = talk.post("/api/v2/config/repository", body, {"Content-Type": "text/plain"})
-        assert told.status == 415
+        path = "/api/v2/config/repository"
+        for headers, status in (
+            ({"Content-Type": "text/plain"}, 415),
+            ({}, 415),
+            ({"Content-Type": "application/json"}, 200),
+        ):
+            assert talk.post(path, body, headers).status == status

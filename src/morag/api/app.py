@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from morag.api import errors, extras, pages, v1, v2
@@ -12,9 +11,10 @@ from morag.api.call import Call, Handler
 from morag.api.http import Request, Response
 from morag.api.later import Queues
 from morag.api.media import accepts_json
-from morag.api.paths import NoSuchPath, UrlInvalid
-from morag.api.routing import Router
-from morag.errors import MoragError
+from morag.api.paths import NoSuchPath, UrlInvalid, check_path
+from morag.api.remembering import Remembering
+from morag.api.routing import Router, elements_of, without_matrix
+from morag.errors import MoragError, StoreCannotWrite
 from morag.service.service import Service
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 _NOT_FOUND: Final = Response(404)
 _NOT_ACCEPTABLE: Final = Response(406)
 _BAD_URL: Final = Response(400)
+_ALWAYS: Final = ("HEAD", "GET", "OPTIONS")
 _METHODS: Final = ("HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT")  # The order that clients see.
-_PATHS_REMEMBERED: Final = 1024
-_SHORT: Final = 256
 
 _log = logging.getLogger(__name__)
 
@@ -61,12 +60,14 @@ class Api:
         self._hide = hide  # Takes secrets out of what a bug says.
         self._queues = Queues(listings_at_once)
         router: Router[Handler] = Router()
+        self._methods: dict[tuple[str, ...], set[str]] = {}
         for endpoint in ENDPOINTS:
             router.add(endpoint.method, endpoint.path, endpoint.handler)
+            self._methods.setdefault(_noun(endpoint.path), {*_ALWAYS}).add(endpoint.method)
         for path, handler in pages.HANDLERS.items():
             router.add("GET", path, handler)
-        self._find = router.find
-        self._remembered = lru_cache(_PATHS_REMEMBERED)(router.find)
+            self._methods[_noun(path)] = {*_ALWAYS}
+        self._find = Remembering(router).find
 
     def answer(self, request: Request) -> Answer:
         return self._rendered(request, lambda: self._handled(request))
@@ -83,21 +84,23 @@ class Api:
             trace = self._hide("".join(traceback.format_exception(error)))
         if not known:
             _log.error("%s %s failed: %s", request.method, request.path, trace)
+        elif isinstance(error, StoreCannotWrite):  # Operators must hear of it, not clients alone.
+            _log.error("%s %s failed: %s", request.method, request.path, self._hide(str(error)))
         details = errors.wants_details(request.header(b"nessie-client-spec"))
         shown = trace if self._stack_traces else None
         body = errors.error_body(error, details=details, stack_trace=shown)
         return Response(body.status, errors.encoded(body), errors.headers_for(error))
 
     def _handled(self, request: Request) -> Answer:
-        # Paths with a hash hardly come again: they would drive out those that do.
-        fleeting = "@" in request.path or "%40" in request.path or len(request.path) > _SHORT
-        match = self._find(request.path) if fleeting else self._remembered(request.path)
+        if request.method == "OPTIONS":
+            return self._options(request.path)
+        match = self._find(request.path)
         if match is None:
             return _NOT_FOUND
         method = "GET" if request.method == "HEAD" else request.method
         handler = match.handlers.get(method)
         if handler is None:
-            return self._options(match) if method == "OPTIONS" else _not_allowed(match)
+            return _not_allowed(match)
         if match.template not in pages.HANDLERS and not accepts_json(request):
             return _NOT_ACCEPTABLE
 
@@ -106,11 +109,14 @@ class Api:
 
         return handler(Call(request, match.parameters, self._service, render, self._queues))
 
-    def _options(self, match: Match[Handler]) -> Response:
-        """Every path is said to know all methods of its noun, as clients are used to."""
-        noun = _noun(match.template)
-        known = {endpoint.method for endpoint in ENDPOINTS if _noun(endpoint.path) == noun}
-        allowed = [method for method in _METHODS if method in {*known, "HEAD", "GET", "OPTIONS"}]
+    def _options(self, path: str) -> Response:
+        """Every path is said to know all methods of its noun, as clients are used to, whether it
+        leads anywhere or not."""
+        check_path(path)
+        known = self._methods.get(_noun(without_matrix(path)))
+        if known is None:
+            return _NOT_FOUND
+        allowed = [method for method in _METHODS if method in known]
         return Response(200, b"", ((b"allow", ", ".join(allowed).encode()),))
 
     def _rendered(self, request: Request, work: Callable[[], Answer]) -> Answer:
@@ -124,6 +130,6 @@ def _not_allowed(match: Match[Handler]) -> Response:
     return Response(405, b"", ((b"allow", ", ".join(sorted(match.handlers)).encode()),))
 
 
-def _noun(path: str) -> list[str]:
+def _noun(path: str) -> tuple[str, ...]:
     """The beginning of a path that names what it is about: `/api/v2/trees`."""
-    return path.split("/")[:4]
+    return tuple(elements_of(path)[:3])

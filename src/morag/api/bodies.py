@@ -112,9 +112,14 @@ class ContentMetadata(Struct, frozen=True):
 class PutBody(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
     key: ContentKey
     content: Content
-    expected_content: Content | None = None
     metadata: tuple[ContentMetadata, ...] | None = None
     documentation: Documentation | None = None
+
+
+class PutBodyV1(PutBody, frozen=True, tag="PUT", tag_field="type", rename="camel"):
+    """Expected content is read and dropped, as ever: the expected hash says more."""
+
+    expected_content: Content | None = None
 
 
 class CommitBody(Struct, frozen=True, rename="camel"):
@@ -126,11 +131,14 @@ class CommitBody(Struct, frozen=True, rename="camel"):
             check_key(operation.key)
 
     def changes(self) -> list[Operation]:
-        """Expected content is not looked at, as ever: the expected hash says more."""
         return [
             Put(op.key, op.content) if isinstance(op, PutBody) else op
             for op in self.operations or ()
         ]
+
+
+class CommitBodyV1(CommitBody, frozen=True, rename="camel"):
+    operations: tuple[PutBodyV1 | Delete | Unchanged, ...] | None = None
 
 
 class NamedBody(Struct, frozen=True):
@@ -163,17 +171,26 @@ class DetachedBody(Struct, frozen=True, tag="DETACHED", tag_field="type"):
 ReferenceBody: TypeAlias = BranchBody | TagBody | DetachedBody
 
 
+class RequestedKey(Struct, frozen=True):
+    """A key to look for. One without elements is no mistake: it is never found."""
+
+    elements: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_elements("Content key", self.elements)
+
+    def key(self) -> ContentKey:
+        return ContentKey(self.elements)
+
+
 class MergeKeyBodyV1(Struct, frozen=True, rename="camel"):
     """Version 1 knows no resolved contents: what a client sends as such is not looked at."""
 
-    key: ContentKey
+    key: RequestedKey
     merge_behavior: MergeBehavior
 
-    def __post_init__(self) -> None:
-        check_elements("Content key", self.key.elements)
-
     def rule(self) -> MergeKey:
-        return MergeKey(self.key, self.merge_behavior)
+        return MergeKey(self.key.key(), self.merge_behavior)
 
 
 class MergeKeyBody(MergeKeyBodyV1, frozen=True, rename="camel"):
@@ -184,9 +201,8 @@ class MergeKeyBody(MergeKeyBodyV1, frozen=True, rename="camel"):
     metadata: tuple[ContentMetadata, ...] | None = None
 
     def rule(self) -> MergeKey:
-        return MergeKey(
-            self.key, self.merge_behavior, self.expected_target_content, self.resolved_content
-        )
+        contents = self.expected_target_content, self.resolved_content
+        return MergeKey(self.key.key(), self.merge_behavior, *contents)
 
 
 class Bringing(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -242,20 +258,11 @@ class TransplantBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
 AnyBringing: TypeAlias = MergeBody | MergeBodyV1 | TransplantBody | TransplantBodyV1
 
 
-class RequestedKey(Struct, frozen=True):
-    """A key to look for. One without elements is no mistake: it is never found."""
-
-    elements: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_elements("Content key", self.elements)
-
-
 class KeysBody(Struct, frozen=True, rename="camel"):
     requested_keys: tuple[RequestedKey, ...] | None = None
 
     def keys(self) -> list[ContentKey]:
-        return [ContentKey(key.elements) for key in self.requested_keys or () if key.elements]
+        return [key.key() for key in self.requested_keys or () if key.elements]
 
 
 class NamespaceUpdateBody(Struct, frozen=True, rename="camel"):
@@ -270,6 +277,7 @@ class ConfigBody(Struct, frozen=True):
 
 
 COMMIT: Final = Body[CommitBody](CommitBody)
+COMMIT_V1: Final = Body[CommitBodyV1](CommitBodyV1)
 REFERENCE: Final[Body[ReferenceBody]] = Body(ReferenceBody)
 MERGE: Final = Body[MergeBody](MergeBody)
 MERGE_V1: Final = Body[MergeBodyV1](MergeBodyV1)

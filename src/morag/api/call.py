@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from morag.api.later import Queues, Render
     from morag.model.references import Reference
     from morag.service.service import Service
-    from morag.versions.lanes import Request as LaneRequest
+    from morag.versions.tickets import Request as LaneRequest
 
 Handler: TypeAlias = Callable[["Call"], Answer]
 
@@ -69,13 +69,13 @@ class Call:
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For what changes a branch."""
-        return InLane(self.service.repository, request, answer, self.render)
+        return InLane(self.service.start, request, answer, self.render)
 
     def place(self, parameter: str = "ref") -> Asked:
         """The ref spec in the path, which was checked. `-` stands for the default branch."""
         asked = asked_in_path(self.parameters[parameter])
         if asked.name == "-":
-            return Asked(self.service.repository.default_branch, asked.hash)
+            return Asked(self.service.default_branch, asked.hash)
         return asked
 
     def target(self, parameter: str = "ref") -> Asked:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from morag.versions.tickets import Spawn
+
 Header: TypeAlias = tuple[bytes, bytes]
-Spawn: TypeAlias = Callable[[Callable[[], None]], object]
-"""Have some blocking work done by another thread."""
 
 
 class Request(Struct, gc=False):

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from morag.api.http import Later, Response, Spawn
-from morag.versions.lanes import Request, Ticket
-from morag.versions.repository import Repository
+from morag.api.http import Later, Response
+from morag.versions.tickets import Request, Spawn, Ticket
 
 Answer: TypeAlias = Response | Later
 Render: TypeAlias = Callable[[Callable[[], Answer]], Answer]
@@ -84,7 +83,7 @@ class InThread(Struct, frozen=True):
 class InLane(Struct, frozen=True):
     """A change of a branch. `answer` makes the response of what became of it."""
 
-    repository: Repository
+    join: Callable[[Request, Spawn, Callable[[Ticket], None]], None]
     request: Request
     answer: Callable[[Any], Response]
     render: Render
@@ -95,4 +94,4 @@ class InLane(Struct, frozen=True):
             assert isinstance(response, Response), "nothing more to wait for"
             done(response)
 
-        self.repository.start(self.request, spawn, finished)
+        self.join(self.request, spawn, finished)

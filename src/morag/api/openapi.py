@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from morag.api import answers, v1_answers
 from morag.api.errors import NessieError
 from morag.api.schemas import Schemas
+from morag.api.v1.answers import ReferenceV1
+from morag.api.v2 import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ _TAGGED: Final = (
     answers.SingleContent,
     answers.Contents,
     answers.Committed,
-    v1_answers.ReferenceV1,
+    ReferenceV1,
 )
 """Answers about a reference, which carry its hash as their entity tag."""
 
@@ -85,7 +86,7 @@ _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
     409: ("Conflict", "The change lost against what is already there."),
     413: ("TooLarge", "The body is larger than the server is set to read."),
     415: ("UnsupportedMediaType", "The body says of itself that it is no JSON."),
-    503: ("Unavailable", "The store did not let the work through in time."),
+    503: ("Unavailable", "The store is busy, or cannot write: its disk may be full."),
 }
 _WITHOUT_BODY: Final = 406
 _BUSY: Final = 503

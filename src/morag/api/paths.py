@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -38,25 +39,32 @@ def decoded(text: str) -> str:
         raise UrlInvalid(text) from None
 
 
+@lru_cache(maxsize=4096)  # Clients ask for the same tables again and again.
 def key_in_path(text: str) -> ContentKey:
-    """A key where the path, or a parameter that is a key by its type, has one."""
-    try:
-        key = key_of_text(text)
-        check_elements("Content key", key.elements)
-    except BadRequest:
-        raise NoSuchPath(text) from None
+    """A key that is a part of the path. It cannot be empty."""
+    key = key_in_query(text)
     if not key.elements:
         raise NoSuchPath(text)
     return key
 
 
+def key_in_query(text: str) -> ContentKey:
+    """A parameter that is a key by its type. It may be empty: `.` is, as well as nothing."""
+    try:
+        key = key_of_text(text)
+        check_elements("Content key", key.elements)
+    except BadRequest:
+        raise NoSuchPath(text) from None
+    return key
+
+
 def key_of_text(text: str) -> ContentKey:
-    """Read `a.b`, or the escaped form that starts with a dot. Dots at the end do not count."""
+    """Read `a.b`, or the escaped form that starts with a dot. A dot at the end does not count."""
     if text.startswith("."):
         elements = _escaped(text[1:])
     else:
         elements = [_ESCAPED_DOTS.sub(".", element) for element in text.split(".")]
-    while elements and not elements[-1]:
+    if not elements[-1]:
         elements.pop()
     return ContentKey(tuple(elements))
 

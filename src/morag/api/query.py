@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api.paths import NoSuchPath, UrlInvalid, decoded, key_in_path
-from morag.model.keys import ContentKey
+from morag.api.paths import NoSuchPath, UrlInvalid, decoded, key_in_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from morag.model.keys import ContentKey
 
 _INT32: Final = 1 << 31
 
@@ -66,11 +67,10 @@ class Query:
         return wanted == "ALL"
 
     def key(self, name: str) -> ContentKey | None:
-        text = self.text(name)
-        return None if text is None else key_in_path(text)
+        """A key that bounds a listing. An empty one bounds nothing."""
+        key = key_in_query(self.text(name) or "")
+        return key if key.elements else None
 
     def keys(self, name: str) -> tuple[ContentKey, ...]:
         """Keys to look for. An empty one is no mistake here: it is never found."""
-        return tuple(
-            key_in_path(text) if text.strip(".") else ContentKey(()) for text in self.texts(name)
-        )
+        return tuple(map(key_in_query, self.texts(name)))

@@ -49,7 +49,7 @@ class Router(Generic[H]):
     def add(self, method: str, template: str, handler: H) -> None:
         """Templates look like `/api/v2/trees/{ref}/entries`."""
         node = self._root
-        for element in _elements(template):
+        for element in elements_of(template):
             if element.startswith("{"):
                 node = node.parameters.setdefault(element[1:-1], _Node())
             else:
@@ -62,8 +62,8 @@ class Router(Generic[H]):
     def find(self, path: str) -> Match[H] | None:
         """Raises UrlInvalid for a path that is no path."""
         check_path(path)
-        elements = _elements(path)
-        found = _match(self._root, elements, 0)
+        path = without_matrix(path)
+        found = _match(self._root, elements_of(path), 0)
         if found is None:
             return None
         node, parameters = found
@@ -72,13 +72,20 @@ class Router(Generic[H]):
         return Match(node.template, node.handlers, parameters)
 
 
-def _elements(path: str) -> list[str]:
-    """Empty ones do not count, and what follows a semicolon is not part of an element."""
-    parts = path.split("/")
-    if ";" in path:
-        parts = [part.partition(";")[0] for part in parts]
+def without_matrix(path: str) -> str:
+    """The path without matrix parameters, which are what follows a semicolon in an element.
+
+    A path that has some is decoded once more than others, as ever: an escaped slash divides it.
+    """
+    if ";" not in path:
+        return path
+    return decoded("/".join(part.partition(";")[0] for part in path.split("/")))
+
+
+def elements_of(path: str) -> list[str]:
+    """Decoded. Empty ones do not count, and dots lead up."""
     elements: list[str] = []
-    for part in parts:
+    for part in path.split("/"):
         element = decoded(part)
         if element == "..":
             del elements[-1:]
@@ -102,6 +109,8 @@ def _match(
         if found is not None:
             found[1][name] = element
             return found
+    if "@" in element:
+        return None
     # Not before all that fits one element was tried: `a/diff/b@` is a diff, and no reference.
     for name in node.parameters.keys() & REFERENCE:
         for end in range(at + 1, len(elements)):

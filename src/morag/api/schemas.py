@@ -11,6 +11,7 @@ from msgspec import NODEFAULT
 from msgspec.inspect import DictType, ListType, StructType, UnionType, VarTupleType, multi_type_info
 
 from morag.api.bodies import ReferenceBody
+from morag.api.meanings import OF_FIELDS
 from morag.model.content import Content
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _FORMATS: Final[Mapping[str, str]] = {
     "commitTime": "date-time",
 }
 _TYPE_OF: Final = {"int64": "integer", "int32": "integer", "date-time": "string"}
+_OF_REQUESTS: Final = frozenset({"morag.api.bodies", "morag.model.operations"})
+"""Where the structs are whose fields have the meanings of `meanings.py`."""
 _EMPTY: Final = (list, dict, set)
 _QUOTED: Final = re.compile(r"`(\w+)`")
 
@@ -78,6 +81,9 @@ class Schemas:
             name: _with_unions(schema, unions) for name, schema in sorted(components.items())
         }
         self.components |= unions
+        for name, struct in structs.items():
+            if struct.cls.__module__ in _OF_REQUESTS:
+                _explain(self.components[name])
         self._kinds = kinds
         self._schemas: list[Schema] = [_with_unions(schema, unions) for schema in schemas]
 
@@ -111,6 +117,12 @@ def _describe(schema: Schema, struct: StructType) -> None:
         wire = {field.name: field.encode_name for field in struct.fields}
         text = inspect.cleandoc(schema["description"])
         schema["description"] = _QUOTED.sub(lambda word: f"`{wire.get(word[1], word[1])}`", text)
+
+
+def _explain(schema: Schema) -> None:
+    for name, property in schema["properties"].items():
+        if name in OF_FIELDS:
+            property.setdefault("description", OF_FIELDS[name])
 
 
 def _as_sent(schema: Schema, struct: StructType) -> None:

@@ -91,7 +91,8 @@ class Backend(Protocol):
     Every method is atomic for one ref or one row and promises nothing across several: the kernel
     writes objects first and swaps a ref last, so a crash leaves garbage, never a dangling pointer.
     What returned is durable. Errors of the database itself pass through unchanged, and then the
-    outcome is unknown: it may or may not have been applied.
+    outcome is unknown: it may or may not have been applied. Two kinds get a name, because callers
+    treat them otherwise: `StoreBusy` is tried again, `StoreCannotWrite` is told to operators.
     """
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]: ...
@@ -147,6 +148,15 @@ class AppliesAtOnce(Protocol):
         `UNIQUE_KIND` is stored already. Either way `new` then names those unique rows that would
         have been new, so that a lost race and a taken value can be told apart.
         """
+        ...
+
+
+@runtime_checkable
+class TellsWhetherItWrites(Protocol):
+    """A backend that can come to refuse writes while it still reads, as when its disk is full."""
+
+    def check_writable(self) -> None:
+        """Raise `StoreCannotWrite` as long as writes fail. Costs nothing while they do not."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from itertools import islice, takewhile
@@ -13,16 +14,17 @@ from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
-from morag.backend.rocksdb_opening import REFS, ROWS, open_database
+from morag.backend.rocksdb_opening import REFS, ROWS, open_database, open_secondary
 from morag.backend.slices import id_range
 from morag.errors import (
     BadRequest,
-    ServiceUnavailable,
+    StoreCannotWrite,
     StoreLocked,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from tempfile import TemporaryDirectory
 
     from morag.backend.base import RefSwap, Slice
     from morag.backend.urls import StoreUrl
@@ -33,12 +35,15 @@ SCAN_AT_ONCE: Final = 500
 DELETE_AT_ONCE: Final = 10_000
 FEW: Final = 16
 _HASH_BYTES: Final = 32
+_IO_ERROR: Final = "IO error"  # How RocksDB begins what it says of the disk.
+
+_log = logging.getLogger(__name__)
 
 
 def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
     url.check_options(frozenset({"sync"}))
     directory = url.path("for example rocksdb:./data")
-    return RocksDBBackend(directory, sync=url.flag("sync", default=True))
+    return RocksDBBackend(directory, sync=url.flag("sync", default=True), read_only=url.read_only)
 
 
 class RocksDBBackend:
@@ -55,12 +60,18 @@ class RocksDBBackend:
     waits for that.
 
     Once a sync has failed, one that succeeds proves nothing: every write is refused from then on.
+    After a write that failed, RocksDB itself refuses all others. If the disk was full and no longer
+    is, it recovers by itself after some seconds, which the next write shows.
     """
 
-    def __init__(self, path: Path | str, sync: bool = True) -> None:
+    def __init__(self, path: Path | str, sync: bool = True, read_only: bool = False) -> None:
         self._path = Path(path)
         self._process = os.getpid()
-        self._db = open_database(self._path)
+        self._notes: TemporaryDirectory[str] | None = None
+        if read_only:
+            self._db, self._notes = open_secondary(self._path)
+        else:
+            self._db = open_database(self._path)
         self._refs = self._db.get_column_family(REFS)
         self._rows = self._db.get_column_family(ROWS)
         self._in_refs = self._db.get_column_family_handle(REFS)
@@ -72,6 +83,7 @@ class RocksDBBackend:
         self._written = self._synced = 0
         self._syncing = self._closed = False
         self._sync_error: Exception | None = None
+        self._write_error: Exception | None = None  # Of the newest write, if it failed.
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         prefix, found = _prefix(repo), {}
@@ -152,9 +164,24 @@ class RocksDBBackend:
                 return
             self._closed = True
             # RocksDB shuts down when the last of these is gone; each flushes what it wrote.
+            failure = None
             for family in (self._refs, self._rows, self._db):
-                family.close()
+                try:
+                    family.close()
+                except Exception as error:  # noqa: BLE001 - The others are to be closed too.
+                    failure = error
             del self._in_refs, self._in_rows
+            if self._notes is not None:
+                self._notes.cleanup()
+        if failure is not None:  # No harm: what was acknowledged is in RocksDB's log.
+            _log.error("Closing the store '%s': %s", self._path, failure)
+
+    def check_writable(self) -> None:
+        if self._sync_error is None and self._write_error is None:
+            return
+        with self._turn:
+            self._check_syncs()
+            self._write_now(WriteBatch(raw_mode=True))  # Of nothing: fails as long as others do.
 
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
@@ -252,20 +279,33 @@ class RocksDBBackend:
             )
         self._check_syncs()
         if not self._sync:
-            self._db.write(batch)
+            self._write_now(batch)
             return
         self._written += 1
         mine = self._written
         if ref:
             self._durable[ref] = mine, before
         try:
-            self._db.write(batch)
+            self._write_now(batch)
         except Exception:
             self._durable.pop(ref, None)  # Nothing was written.
             raise
         while self._synced < mine:
             self._check_syncs()
             self._sync_all()
+
+    def _write_now(self, batch: WriteBatch) -> None:
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            if not str(error).startswith(_IO_ERROR):
+                raise
+            self._write_error = error
+            raise StoreCannotWrite(
+                f"The store '{self._path}' cannot write ({error}). Make room on its disk, or check"
+                " it; if writes are still refused after that, restart the server"
+            ) from error
+        self._write_error = None
 
     def _sync_all(self) -> None:
         """Sync what is written by now, or wait for the sync that is under way."""
@@ -290,7 +330,7 @@ class RocksDBBackend:
 
     def _check_syncs(self) -> None:
         if self._sync_error is not None:
-            raise ServiceUnavailable(
+            raise StoreCannotWrite(
                 f"The store '{self._path}' could not sync to disk ({self._sync_error}) and refuses"
                 " all writes since. Check the disk, then reopen the store: restart the server"
             ) from self._sync_error

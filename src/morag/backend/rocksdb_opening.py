@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DBCompactionStyle,
@@ -14,7 +16,7 @@ from rocksdict import (
     UniversalCompactOptions,
 )
 
-from morag.errors import RepositoryCorrupt, StoreLocked, StoreUrlInvalid
+from morag.errors import RepositoryCorrupt, StoreCannotWrite, StoreLocked, StoreUrlInvalid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +25,7 @@ REFS: Final = "nessie_refs"
 ROWS: Final = "nessie_objects"
 
 _MIB: Final = 1 << 20
+_TRIES: Final = 5
 _OURS: Final = frozenset({"LOCK", "LOG", "IDENTITY", "rocksdict-config.json"})
 """What an opening that was cut short may have left behind."""
 
@@ -68,7 +71,53 @@ def open_database(path: Path) -> Rdict:
         if text.startswith("Corruption") or (was_there and "No such file" in text):
             advice = "restore it from a backup"
             raise RepositoryCorrupt(f"The store '{path}' is damaged; {advice} ({text})") from error
+        if "No space left" in text:
+            raise StoreCannotWrite(
+                f"The store '{path}' cannot write ({text}). Make room on its disk"
+            ) from error
         raise _unusable(path, error) from error
+
+
+def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
+    """The database as it is now, to be read beside the process that writes to it, if there is one.
+
+    With it comes a directory of what RocksDB notes about it, to be removed after it is closed. All
+    files are held open, so that the writer's compaction takes nothing away.
+    """
+    try:
+        if not any(path.glob("CURRENT")):
+            raise StoreUrlInvalid(f"There is no RocksDB store in '{path}'; name its directory")
+    except OSError as error:
+        raise _unusable(path, error) from error
+    options = _options(Cache(32 * _MIB), memtable_bytes=16 * _MIB)
+    options.set_max_open_files(-1)
+    notes = TemporaryDirectory(prefix="morag-rocksdb-")
+    try:
+        return _secondary(path, options, AccessType.secondary(notes.name)), notes
+    except BaseException:
+        notes.cleanup()
+        raise
+
+
+def _secondary(path: Path, options: Options, access: AccessType) -> Rdict:
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            if not set(Rdict.list_cf(str(path))) >= {REFS, ROWS}:
+                raise StoreUrlInvalid(
+                    f"The RocksDB database in '{path}' is another program's; name another directory"
+                )
+            families = {REFS: options, ROWS: options}
+            return Rdict(str(path), options, families, access_type=access)
+        except StoreUrlInvalid:
+            raise
+        except Exception as error:
+            # The writer may replace files between our look at its list of them and at themselves.
+            if tries_left and "No such file" in str(error):
+                continue
+            raise RepositoryCorrupt(
+                f"The store '{path}' cannot be read; restore it from a backup ({error})"
+            ) from error
+    raise AssertionError("the tries end by an error")
 
 
 def _unusable(path: Path, error: Exception) -> StoreUrlInvalid:

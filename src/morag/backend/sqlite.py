@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections import deque
 from contextlib import contextmanager
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
-from morag.errors import RepositoryCorrupt, StoreBusy, StoreUrlInvalid
+from morag.errors import (
+    MoragError,
+    RepositoryCorrupt,
+    StoreBusy,
+    StoreCannotWrite,
+    StoreUrlInvalid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,13 +45,20 @@ _ROW_COLUMNS: Final = {"repo", "obj_id", "obj_type", "obj_vers", "obj_value", "o
 BUSY_SECONDS: Final = 2.5  # Then it is tried again, as long as a commit may take.
 SCAN_AT_ONCE: Final = 500
 _RETRY_SECONDS: Final = 0.01
+_ROOM_BYTES: Final = 1 << 20
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_REFUSED: Final = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+)
 
 
 def open_sqlite(url: StoreUrl) -> SQLiteBackend:
     url.check_options(frozenset({"sync"}))
     file = url.path("for example sqlite:./morag.db")
-    return SQLiteBackend(file, sync=url.flag("sync", default=True))
+    return SQLiteBackend(file, sync=url.flag("sync", default=True), read_only=url.read_only)
 
 
 class SQLiteBackend:
@@ -54,23 +68,28 @@ class SQLiteBackend:
     Between processes SQLite's own write lock decides: every write takes it before it looks.
     """
 
-    def __init__(self, path: Path | str, sync: bool = True) -> None:
+    def __init__(self, path: Path | str, sync: bool = True, read_only: bool = False) -> None:
         self._path = Path(path).absolute()
+        self._read_only = read_only
         self._lock = Lock()
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        self._refusal: Exception | None = None  # Of the newest write, if it was refused.
         try:
             if self._path.is_dir():
                 raise StoreUrlInvalid(f"'{path}' is a directory; SQLite needs a file")
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if read_only and not self._path.exists():
+                raise StoreUrlInvalid(f"There is no SQLite store in '{path}'; name its file")
+            if not read_only:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = self._connect()
         except (OSError, ValueError, sqlite3.Error) as error:
             raise _unusable(self._path, error) from error
         try:
             self._prepare(sync)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreCannotWrite) as error:
             self._writer.close()
-            raise _unusable(self._path, error) from error
+            raise _unusable(self._path, error.__cause__ or error) from error
         except BaseException:
             self._writer.close()
             raise
@@ -152,7 +171,32 @@ class SQLiteBackend:
         with self._read() as db:
             return [sql.to_log_row(r) for r in db.execute(*sql.select_log(repo, before, limit))]
 
+    def check_writable(self) -> None:
+        """Once refused, try a write that changes nothing, but wait for nobody.
+
+        It is small. Where a larger one was refused before, that counts only if there is room.
+        """
+        refusal = self._refusal
+        if refusal is None:
+            return
+        no_room = shutil.disk_usage(self._path.parent).free < _ROOM_BYTES
+        if no_room or not self._lock.acquire(blocking=False):
+            raise _cannot_write(self._path, refusal)
+        try:
+            self._writer.execute("PRAGMA busy_timeout = 0")
+            (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+            self._writer.execute(f"PRAGMA user_version = {version}")
+            self._refusal = None
+        except sqlite3.OperationalError as error:
+            raise _cannot_write(self._path, refusal) from error
+        finally:
+            self._wait_if_busy()
+            self._lock.release()
+
     def _prepare(self, sync: bool) -> None:
+        if self._read_only:
+            self._refuse_foreign_tables(self._writer)
+            return
         self._switch_to_wal()
         # Without sync a crash of the machine may lose the last commits, but never tears one.
         self._writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
@@ -186,6 +230,9 @@ class SQLiteBackend:
                 if not left:
                     raise self._busy() from error
                 pause.wait(_RETRY_SECONDS)
+        self._wait_if_busy()
+
+    def _wait_if_busy(self) -> None:
         self._writer.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
     @contextmanager
@@ -196,6 +243,12 @@ class SQLiteBackend:
                 self._begin()
                 yield self._writer
                 self._writer.execute("COMMIT")
+                self._refusal = None
+            except sqlite3.OperationalError as error:
+                if _primary_code(error) not in _REFUSED:
+                    raise
+                self._refusal = error
+                raise _cannot_write(self._path, error) from error
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
@@ -237,23 +290,34 @@ class SQLiteBackend:
 
     def _connect(self) -> sqlite3.Connection:
         # Not bound to a thread: the pool and the lock see to it that one at a time uses it.
-        return sqlite3.connect(
+        db = sqlite3.connect(
             self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
         )
+        if self._read_only:
+            # Not SQLite's own mode for it: that one cannot read a log left by who crashed.
+            db.execute("PRAGMA query_only = ON")
+        return db
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
     return _primary_code(error) in _BUSY
 
 
-def _primary_code(error: Exception) -> int:
+def _primary_code(error: BaseException) -> int:
     """SQLite's code without the detail in its upper bits; 0 for an error that is not SQLite's."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 
 
-def _unusable(path: Path, error: Exception) -> StoreUrlInvalid | RepositoryCorrupt:
+def _cannot_write(path: Path, error: BaseException) -> StoreCannotWrite:
+    advice = "Make room on its disk, or check it"
+    return StoreCannotWrite(f"The store '{path}' cannot write ({error}). {advice}")
+
+
+def _unusable(path: Path, error: BaseException) -> MoragError:
     code = _primary_code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return _cannot_write(path, error)
     if code == sqlite3.SQLITE_CORRUPT:
         return RepositoryCorrupt(
             f"The SQLite database '{path}' is damaged; restore it from a backup ({error})"

@@ -10,7 +10,9 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import StoreUrlInvalid
+from morag.masking import masked
 
 if TYPE_CHECKING:
     from morag.backend.base import Backend
@@ -18,23 +20,23 @@ if TYPE_CHECKING:
 GROUP = "morag.backends"
 _SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
-# Both rather hide too much than too little: an unescaped password may contain any character.
-_PASSWORD = re.compile(r"(://[^:]*):.*@", re.DOTALL)
-_SECRET_OPTION = re.compile(
-    r"((?:(?:pass|pwd|token|secret|credential)[\w.-]*|key)=)[^&]*", re.IGNORECASE
-)
 
 
 class StoreUrl(Struct, frozen=True):
-    """`scheme:rest?options`, taken apart. `text` is the whole of it, as given."""
+    """`scheme:rest?options`, taken apart. `text` is the whole of it, as given.
+
+    Where `read_only` is set, an engine leaves the store as it is: it makes none, and takes no lock
+    that others need.
+    """
 
     text: str
     scheme: str
     rest: str
     options: dict[str, str]
+    read_only: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> StoreUrl:
+    def parse(cls, text: str, *, read_only: bool = False) -> StoreUrl:
         match = _SCHEME.fullmatch(text)
         if match is None:
             raise StoreUrlInvalid(
@@ -42,7 +44,7 @@ class StoreUrl(Struct, frozen=True):
             )
         scheme, rest = match.groups()
         rest, _, query = rest.partition("?")
-        return cls(text, scheme, rest, dict(parse_qsl(query, keep_blank_values=True)))
+        return cls(text, scheme, rest, dict(parse_qsl(query, keep_blank_values=True)), read_only)
 
     def path(self, example: str) -> Path:
         """The rest as a path on this machine, for stores that have no other place."""
@@ -70,18 +72,13 @@ class StoreUrl(Struct, frozen=True):
         return masked(self.text)
 
 
-def masked(url: str) -> str:
-    """The URL with its passwords and tokens hidden, fit for logs and messages."""
-    return _PASSWORD.sub(r"\1:***@", _SECRET_OPTION.sub(r"\1***", url))
-
-
-def open_backend(url: str) -> Backend:
+def open_backend(url: str, *, read_only: bool = False) -> Backend:
     """The backend that is registered for the URL's scheme, opened."""
-    parsed = StoreUrl.parse(url)
+    parsed = StoreUrl.parse(url, read_only=read_only)
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if parsed.scheme not in known:
         raise StoreUrlInvalid(
             f"No backend is installed for '{parsed.scheme}:'; installed: {', '.join(sorted(known))}"
         )
     opened: Backend = known[parsed.scheme].load()(parsed)
-    return opened
+    return ReadOnlyBackend(opened) if read_only else opened

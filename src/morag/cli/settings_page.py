@@ -12,7 +12,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from morag import config
-from morag.config import ServerSettings, Settings
+from morag.config import (
+    KERNEL_BOUNDS,
+    SECONDS,
+    SERVER_BOUNDS,
+    YEAR_SECONDS,
+    ServerSettings,
+    Settings,
+)
 from morag.configuring import FIELDS, FILE, FILE_VARIABLE, PREFIX, choices_of, kind_of
 
 if TYPE_CHECKING:
@@ -68,6 +75,10 @@ def page() -> str:
 def _row(field: Field) -> str:
     *most, last = [f"`{choice}`" for choice in choices_of(field)] or [_KINDS[kind_of(field)]]
     kind = f"{', '.join(most)} or {last}" if most else last
+    if bounds := (SERVER_BOUNDS | KERNEL_BOUNDS).get(field.name):
+        kind += f", {bounds[0]} to {bounds[1]}"
+    elif field.name in SECONDS:
+        kind += f", above 0 and at most {YEAR_SECONDS}"
     meaning = meanings_of_settings()[field.name].replace("\n", " ")
     return f"| `{field.name}` | `{shown(field.default)}` | {kind}. {meaning} |\n"
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from morag.model.configs import RepositoryConfig
     from morag.model.merging import MergeKey, MergeResult
     from morag.model.operations import Operation
+    from morag.model.references import Reference
     from morag.model.refspecs import RefSpec
 
 
@@ -80,6 +81,10 @@ class Client:
     @cached_property
     def default_branch(self) -> str:
         return self.config().default_branch
+
+    def resolve(self, at: str | RefSpec) -> Reference:
+        """The place that a text such as `main~2` means now."""
+        return self._places.resolved(at).reference()
 
     def repository_config(self) -> RepositoryConfig | None:
         """The configuration that garbage collection goes by, if one was ever set."""

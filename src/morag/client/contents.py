@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from morag.client.errors import NotOffered, UnexpectedAnswer
 from morag.client.paging import Listing, Part
 from morag.client.specs import key_path, key_text, path_of
-from morag.client.wire import CONTENT, CONTENTS, DIFFS, ENTRIES, WantedKeys
+from morag.client.wire import CONTENT, CONTENTS, DIFFS, ENTRIES, SPLITS, WantedKeys
 from morag.errors import BadRequest
 from morag.model.keys import check_key
 from morag.model.refspecs import RefSpec
@@ -90,6 +91,19 @@ class ClientContents:
             return Part(found.entries, found.following, following)
 
         return Listing(read, lambda: f"{self._tree(at)}/entries", token)
+
+    def splits(self, at: str | RefSpec, parts: int) -> tuple[ContentKey, ...]:
+        """Keys that cut a commit into at most `parts` ranges of about the same size. Only Morag's
+        own servers tell."""
+        if parts < 1:
+            raise BadRequest("There must be at least one part")
+        path = f"{self._http.own}/trees/{self._places.path(at)}/splits"
+        try:
+            return self._http.get(path, SPLITS, [("parts", str(parts))]).keys
+        except UnexpectedAnswer as error:
+            raise NotOffered.instead_of(
+                error, "this server does not split keys, which is an extra of Morag's"
+            ) from error
 
     def diff(
         self,

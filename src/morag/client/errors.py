@@ -37,3 +37,10 @@ class UnexpectedAnswer(MoragError):
 
 class NotOffered(UnexpectedAnswer):
     """The server has nothing of the kind at all, as the original has no ref-log."""
+
+    @classmethod
+    def instead_of(cls, error: UnexpectedAnswer, message: str) -> UnexpectedAnswer:
+        """What an answer of 404 means for one of Morag's extras; others stay what they are."""
+        if error.http_status != 404:
+            return error
+        return cls(message, http_status=404, method=error.method, url=error.url)

@@ -27,6 +27,13 @@ class Places:
     def named(self, name: str) -> WireReference:
         return self._http.get(f"{self._http.api}/trees/{name_path(name)}", REFERENCE).reference
 
+    def resolved(self, at: str | RefSpec) -> WireReference:
+        """The reference, at the commit that is meant now."""
+        spec = spec_of(at)
+        if spec.name is not None and spec.hash is None and not spec.relatives:
+            return self.named(spec.name)
+        return self._effective(self.path(spec), spec)
+
     def path(self, at: str | RefSpec) -> str:
         """The commit as an element of a path.
 
@@ -61,8 +68,11 @@ class Places:
         return WireReference("BRANCH", f"{spec.hash}{steps}", spec.name)
 
     def _hash(self, spec: RefSpec) -> str:
-        path = f"{self._http.api}/trees/{path_of(spec)}/entries"
+        return self._effective(path_of(spec), spec).hash
+
+    def _effective(self, path: str, spec: RefSpec) -> WireReference:
+        path = f"{self._http.api}/trees/{path}/entries"
         found = self._http.get(path, ENTRIES, [("max-records", "1")]).effective_reference
         if found is None:
             raise BadRequest(f"The server does not tell where '{spec}' is: name a commit instead")
-        return found.hash
+        return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from threading import Semaphore
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from morag.client.errors import OutcomeUnknown, ServerUnreachable
 from morag.client.http1 import Connection, HungUp, NotHttp
@@ -24,6 +26,9 @@ class Pool:
     A connection that was used before may have been closed by the server just now. A request that
     may be repeated is then sent again on another one; one that changes something never is, because
     nobody knows how far it got.
+
+    A process that was forked starts with none: two processes that read from one connection would
+    get each other's answers.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Pool:
         self._free = Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False
+        _POOLS.add(self)
 
     def ask(self, request: bytes, *, repeatable: bool) -> Reply:
         if not self._free.acquire(timeout=self._timeout_seconds):
@@ -65,6 +71,13 @@ class Pool:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+    def forget(self) -> None:
+        """In a process that was forked: connections, and those who wait for one, are not ours."""
+        self._free = Semaphore(self._size)
+        for connection in self._idle:
+            connection.close()  # Of our copy, which nobody on the other side takes notice of.
+        self._idle = []
 
     def _asked(self, connection: Connection, request: bytes) -> Reply:
         try:
@@ -158,3 +171,15 @@ class Pool:
             f"{what}: {advice}. Whether the change was made is unknown: "
             "look before you try it again"
         )
+
+
+_POOLS: Final[WeakSet[Pool]] = WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in tuple(_POOLS):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):  # Where there is no fork, there is no need.
+    os.register_at_fork(after_in_child=_forget_all)

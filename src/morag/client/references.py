@@ -107,13 +107,8 @@ class ClientReferences:
         try:
             found = self._http.get(f"{self._http.own}/reflog", MOVES, query)
         except UnexpectedAnswer as error:
-            if error.http_status != 404:
-                raise
-            raise NotOffered(
-                "this server keeps no ref-log, which is an extra of Morag's",
-                http_status=error.http_status,
-                method=error.method,
-                url=error.url,
+            raise NotOffered.instead_of(
+                error, "this server keeps no ref-log, which is an extra of Morag's"
             ) from error
         return Page(found.moves, found.following)
 

@@ -110,6 +110,10 @@ class Entries(Paged):
     effective_reference: WireReference | None = None
 
 
+class Splits(Struct):
+    keys: tuple[ContentKey, ...]
+
+
 class Diffs(Paged):
     diffs: tuple[Diff, ...]
     effective_from_reference: WireReference | None = None
@@ -255,6 +259,7 @@ REFERENCES: Final = msgspec.json.Decoder(References)
 RECENT_CHANGES: Final = msgspec.json.Decoder(RecentChanges)
 MOVES: Final = msgspec.json.Decoder(Moves)
 ENTRIES: Final = msgspec.json.Decoder(Entries)
+SPLITS: Final = msgspec.json.Decoder(Splits)
 DIFFS: Final = msgspec.json.Decoder(Diffs)
 CONTENT: Final = msgspec.json.Decoder(SingleContent)
 CONTENTS: Final = msgspec.json.Decoder(Contents)

@@ -27,10 +27,16 @@ def store_key(key: ContentKey) -> bytes:
 
 def content_key(key: bytes) -> ContentKey | None:
     """None for a key that holds no content."""
+    path = content_path(key)
+    return None if path is None else ContentKey(tuple(path.split("\x01")))
+
+
+def content_path(key: bytes) -> str | None:
+    """The elements of a content key with a one between them; None for another key."""
     if not (key.startswith(_START) and key.endswith(_FINISH)):
         return None
     inner = key[2:-4] if key.isascii() else key_to_utf8(key)[2:-2]
-    return ContentKey(tuple(inner.decode().split("\x01")))
+    return inner.decode()
 
 
 def text_key(text: str) -> bytes:

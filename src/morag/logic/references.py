@@ -77,8 +77,11 @@ class References:
     def find_first(self, names: list[str]) -> Ref | None:
         """The first of the names that exists, read in one go."""
         rows = self._persist.refs(names)
-        mended = (self._mended(name, rows.get(name)) for name in names)
-        return next((ref for ref in mended if ref is not None), None)
+        for name in names:
+            ref = self._mended(name, rows.get(name))
+            if ref is not None:
+                return ref
+        return None
 
     def get(self, name: str) -> Ref:
         ref = self.find(name)
@@ -201,20 +204,23 @@ class References:
         if row is None:
             return self._restored(name)
         if row.deleted:
-            self._finish_drop(row)
+            if not self._persist.read_only:
+                self._finish_drop(row)
             return None
         return row
 
     def _restored(self, name: str) -> Ref | None:
         """The row of a name that was committed but not inserted."""
-        if self._created(name) is None:
-            return None
-        created = self._created_for_sure(name)
+        created = self._created(name)
+        if created is not None and not self._persist.read_only:
+            created = self._created_for_sure(name)
         if created is None:
             return None
         ref = Ref(
             name, created.initial_pointer, False, created.created_micros, created.extended_info
         )
+        if self._persist.read_only:
+            return ref  # As if it had been inserted: who comes to write will do it.
         # Who created it is not known, but that somebody did shall not be missing from the log.
         if not self._swapped(name, None, ref, [self._ref_log.creation(ref)]):
             row = self._persist.ref(name)

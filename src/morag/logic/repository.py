@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from morag.errors import ReferenceAlreadyExists, RepositoryCorrupt
+from morag.errors import ReferenceAlreadyExists, RepositoryCorrupt, StoreUrlInvalid
 from morag.index.keys import text_key
 from morag.index.layered import index_of
 from morag.index.ops import value_of
@@ -44,6 +44,11 @@ def initialize(persist: Persist, references: References) -> None:
     """
     if pointer_of(persist, REPOSITORY) is not None:
         return
+    if persist.read_only:
+        raise StoreUrlInvalid(
+            "The store holds no such repository, and it was opened to be read only; "
+            "start a server on it, or check its URL and the repository's id"
+        )
     now = instant_text(persist.clock_nanos())
     headers = {"repo.id": persist.settings.repository_id, "timestamp": now}
     if pointer_of(persist, REFS) is None:

@@ -1,15 +1,19 @@
 """Reads plain JSON values as a type, as forgiving as the original's JSON library is.
 
-Numbers may come as texts or with a fraction, texts as numbers or truth values, and a list or map
-that is null is not there.
+Numbers may come as texts or with a fraction, and nothing is zero. Texts may come as numbers or
+truth values, truth values as numbers, the words of an enum by their place in it. A list or map that
+is null is not there.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
+
+if TYPE_CHECKING:
+    from enum import Enum
 
 T = TypeVar("T")
 
@@ -35,19 +39,27 @@ def _as(value: Any, wanted: inspect.Type) -> Any:
         return [_as(item, wanted.item_type) for item in value]
     if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
         return {name: _as(item, wanted.value_type) for name, item in value.items()}
-    if isinstance(wanted, inspect.StrType):
-        return _text(value)
-    if isinstance(wanted, inspect.IntType) and isinstance(value, float) and abs(value) < _INT64:
-        return int(value)
+    match wanted:
+        case inspect.StrType():
+            return _text(value)
+        case inspect.IntType():
+            return _number(value)
+        case inspect.BoolType() if type(value) is int:
+            return value != 0
+        case inspect.EnumType():
+            return _word(value, wanted.cls)
     return value
 
 
 def _as_one_of(value: Any, wanted: inspect.UnionType) -> Any:
-    """Of several structs the tag decides; beside them there is only null."""
+    """Of several structs the tag decides; beside them there is only null. A blank is null as well,
+    where it can be nothing else."""
     for one in wanted.types:
         if isinstance(one, inspect.NoneType):
             if value is None:
                 return None
+        elif isinstance(one, inspect.IntType | inspect.BoolType) and _is_blank(value):
+            return None
         elif not isinstance(one, inspect.StructType) or _is_tagged(value, one):
             return _as(value, one)
     return value
@@ -68,3 +80,22 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and abs(value) < _INT64:
+        return int(value)
+    return 0 if value is None or _is_blank(value) else value
+
+
+def _word(value: Any, words: type[Enum]) -> Any:
+    """The value of an enum's member, by its place in the enum."""
+    text = value.strip() if isinstance(value, str) else value
+    place = int(text) if isinstance(text, str) and text.isdecimal() else text
+    if type(place) is int and 0 <= place < len(words):
+        return list(words)[place].value
+    return text
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()

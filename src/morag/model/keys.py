@@ -109,6 +109,8 @@ def check_unicode(what: str, text: object) -> None:
     """Half a surrogate pair is no text: it could be neither stored nor sent."""
     if not isinstance(text, str):
         raise BadRequest(f"{what} must be a text, not {text!r}")
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:

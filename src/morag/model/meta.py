@@ -73,8 +73,7 @@ def check_client_meta(meta: CommitMeta) -> None:
             raise BadRequest(f"Authors and sign-offs must be tuples of texts, not {people!r}")
     texts: tuple[object, ...] = (meta.message, *meta.authors, *meta.signed_off_by)
     for text in texts:
-        if not (isinstance(text, str) and text.isascii()):
-            check_unicode("Commit metadata", text)
+        check_unicode("Commit metadata", text)
     check_headers("Commit properties", meta.properties)
 
 

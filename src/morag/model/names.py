@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from morag.errors import BadRequest
@@ -31,7 +32,11 @@ _DURATION: Final = re.compile(
 
 def check_reference_name(name: str) -> None:
     """Refuse what no reference can be called. `-` is a legal name."""
-    if not _is_text_like(_NAME, name):
+    try:
+        right = _is_name(name)
+    except TypeError:  # It cannot be remembered, because it is no text.
+        right = False
+    if not right:
         raise BadRequest(NAME_RULE)
 
 
@@ -63,6 +68,11 @@ def split_full_name(full: str) -> tuple[ReferenceKind, str] | None:
         if full.startswith(prefix):
             return kind, full[len(prefix) :]
     return None
+
+
+@lru_cache(maxsize=256)  # Each floor looks for itself, mostly at the same few names.
+def _is_name(name: object) -> bool:
+    return _is_text_like(_NAME, name)
 
 
 def _is_text_like(pattern: re.Pattern[str], text: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -100,6 +101,7 @@ def parse_hash_or_relative(text: str) -> RefSpec:
     return RefSpec(None, hash or None, parse_relatives(steps))
 
 
+@lru_cache(maxsize=256)  # Checked first, and read later.
 def split_ref_spec(text: str) -> tuple[str, str, str]:
     """The name, the hash and the relative parts of what is a ref spec by its grammar.
 
@@ -131,12 +133,14 @@ def split_hash_or_relative(text: str) -> tuple[str, str]:
 
 def parse_relatives(steps: str) -> tuple[Relative, ...]:
     """Read relative parts, one after the other."""
+    if not steps:
+        return ()
     return tuple(_relative(RelativeKind(found[1]), found[2]) for found in _RELATIVE.finditer(steps))
 
 
 def last_relative(steps: str) -> str:
     """The last one of the relative parts, or nothing."""
-    found = [part[0] for part in _RELATIVE.finditer(steps)]
+    found = [part[0] for part in _RELATIVE.finditer(steps)] if steps else []
     return found[-1] if found else ""
 
 

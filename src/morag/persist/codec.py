@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from morag.backend.base import ObjId, Row
@@ -21,7 +22,7 @@ from morag.persist.objects import (
     Value,
 )
 from morag.persist.order import key_from_utf8, key_to_utf8
-from morag.wire import bytes_field, fields, int_field, signed, text_field
+from morag.wire import BYTES, bytes_field, fields, int_field, signed, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,9 +86,10 @@ def decode_stripes(encoded: bytes) -> list[Stripe]:
 
 def _encode_commit(c: Commit) -> bytes:
     parts = [int_field(1, c.created_micros), int_field(2, c.seq)]
-    parts += [b"\x1a\x20" + id for id in c.tail]  # Ids of commits always have 32 bytes.
+    # Ids of commits always have 32 bytes, and there is at least one.
+    parts += (b"\x1a\x20", b"\x1a\x20".join(c.tail))
     parts += [bytes_field(4, id) for id in c.merge_parents]
-    parts += [bytes_field(5, _encode_header(name, values)) for name, values in c.headers]
+    parts += [_encode_header_field(5, name, values) for name, values in c.headers]
     if c.message:
         parts.append(text_field(6, c.message))
     if c.reference_index is not None:
@@ -236,7 +238,7 @@ def _encode_tag(tag: Tag) -> bytes:
     return b"".join(
         (
             b"" if tag.message is None else text_field(2, tag.message),
-            *(bytes_field(3, _encode_header(n, v)) for n, v in tag.headers or ()),
+            *(_encode_header_field(3, n, v) for n, v in tag.headers or ()),
             b"" if tag.signature is None else bytes_field(4, tag.signature),
         )
     )
@@ -268,10 +270,16 @@ def _decode_unique(_: ObjId, data: bytes) -> Unique:
     return Unique(_text(got.get(1)), _bytes(got.get(2)))
 
 
-def _encode_header(name: str, values: tuple[str, ...]) -> bytes:
+@lru_cache(maxsize=2048)  # All but the times are the same in most commits.
+def _encode_header_field(number: int, name: str, values: tuple[str, ...]) -> bytes:
     if len(values) == 1:
-        return text_field(1, name) + text_field(2, values[0])
-    return text_field(1, name) + b"".join([text_field(2, value) for value in values])
+        known, value = name.encode(), values[0].encode()
+        size = len(known) + len(value) + 4
+        if size < 128:  # Nearly all: each tag and each size takes a byte.
+            shape = (number << 3 | BYTES, size, len(known), known, len(value), value)
+            return b"%c%c\x0a%c%b\x12%c%b" % shape
+    encoded = b"".join([text_field(2, value) for value in values])
+    return bytes_field(number, text_field(1, name) + encoded)
 
 
 def _decode_header(data: bytes) -> tuple[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,6 +15,7 @@ from morag.backend.base import (
     PreviousPointer,
     RefSwap,
 )
+from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.persist.cache import ObjectCache
 from morag.persist.codec import decode, encode
@@ -60,10 +61,11 @@ class Persist:
         self.clock_nanos = clock_nanos
         self._recent: deque[ObjId] = deque()
         self._staged: dict[ObjId, Obj] = {}
-        self._stagings: Counter[ObjId] = Counter()
+        self._stagings: dict[ObjId, int] = {}
         self._staging = Lock()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
+        self.read_only = isinstance(backend, ReadOnlyBackend)
 
     def now_micros(self) -> int:
         return self.clock_nanos() // 1000
@@ -83,7 +85,7 @@ class Persist:
 
     def fetch_any(self, id: ObjId) -> Obj:
         """An object whose kind depends on who wrote it."""
-        return self._load([id])[id]
+        return self._cache.get(id) or self._load([id])[id]
 
     def _load(self, ids: Sequence[ObjId]) -> dict[ObjId, Obj]:
         found: dict[ObjId, Obj] = {}
@@ -175,7 +177,7 @@ class Persist:
         with self._staging:
             for obj in objs:
                 self._staged[obj.id] = obj
-                self._stagings[obj.id] += 1
+                self._stagings[obj.id] = self._stagings.get(obj.id, 0) + 1
 
     def unstage(self, objs: Iterable[Obj]) -> None:
         """Undo one `stage`. Two branches may be about to publish the same segment or value."""

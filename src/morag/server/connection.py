@@ -100,13 +100,10 @@ class Connection(Reading):
             self._edge.release(self._waiting.popleft()[0].held_bytes)
         self.end_reading()
 
-    def data_received(self, data: bytes) -> None:
-        if self._open:
-            super().data_received(data)
-        else:
-            self._ignored_bytes += len(data)
-            if self._ignored_bytes > LINGER_BYTES:
-                self._abort()
+    def ignore(self, data: bytes) -> None:
+        self._ignored_bytes += len(data)
+        if self._ignored_bytes > LINGER_BYTES:
+            self._abort()
 
     def eof_received(self) -> bool:
         """A client may say all it has to say, close its half, and wait for the answer."""

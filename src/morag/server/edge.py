@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from threading import Lock, get_ident
 from traceback import format_exception
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVarTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,10 +24,10 @@ from morag.server.threads import Threads
 from morag.versions.world import World
 
 if TYPE_CHECKING:
-    from morag.api.http import Spawn
     from morag.config import ServerSettings
     from morag.server.connection import Connection
     from morag.server.reading import Received
+    from morag.versions.tickets import Spawn
 
 # What takes longer than a millisecond, about, would hold up other requests on the event loop.
 PACK_IN_PLACE_BYTES: Final = 64 * 1024
@@ -39,6 +39,8 @@ _LARGE_BODIES: Final = 4  # How many of the largest allowed may be here at the s
 _LEAST_SECONDS: Final = 0.1
 _WORLD: Final = World()
 _PACKED: Final = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
+
+Ts = TypeVarTuple("Ts")
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,9 @@ class Edge:
     """Between the connections and the API.
 
     With `in_place` the API is called on the event loop, which costs a read no more than the call.
-    Without, every call is made by a thread, because it may wait for another machine.
+    Without, every call is made by a thread, because it may wait for another machine. A store that
+    `never_waits`, not even for a disk, also takes small changes there: no thread could do them any
+    sooner, and all that arrived together goes into one batch.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Edge:
         settings: ServerSettings,
         *,
         in_place: bool,
+        never_waits: bool = False,
         check_store: Callable[[], object],
         hide: Callable[[str], str] = str,
         write_log: Callable[[str], object] = sys.stderr.write,
@@ -76,6 +81,7 @@ class Edge:
         self.pending = 0  # Requests that were accepted and wait, their clients gone or not.
         self._api = api
         self._in_place = in_place
+        self._never_waits = never_waits
         self._hide = hide  # Takes secrets out of what is logged.
         self._holding = Lock()
         self._ready = Readiness(check_store)
@@ -103,20 +109,20 @@ class Edge:
         """Begin what takes longer; `done` is called on the event loop, once, whatever happens."""
         waits = True
 
-        def spawn(work: Callable[[], None]) -> None:
+        def spawn(work: Callable[[], None], *, brief: bool = False) -> None:
             def guarded() -> None:
                 try:
                     work()
                 except Exception as error:  # noqa: BLE001 - It is told, and so is the client.
                     finished(self.broken(request, error))
 
-            self._threads.spawn(guarded)
+            if brief and self._never_waits:
+                self._call_soon(guarded)
+            else:
+                self._threads.spawn(guarded)
 
         def finished(response: Response) -> None:
-            if get_ident() == self._loop_thread:
-                self._loop.call_soon(deliver, response)
-            else:
-                self._loop.call_soon_threadsafe(deliver, response)
+            self._call_soon(deliver, response)
 
         def deliver(response: Response) -> None:
             nonlocal waits
@@ -208,6 +214,13 @@ class Edge:
                 return NO_ROOM
         request.body = body
         return self._api.answer(request)
+
+    def _call_soon(self, work: Callable[[*Ts], None], *arguments: *Ts) -> None:
+        """On the event loop, after all that has arrived by now was read."""
+        if get_ident() == self._loop_thread:
+            self._loop.call_soon(work, *arguments)
+        else:
+            self._loop.call_soon_threadsafe(work, *arguments)
 
     def _seconds_left(self) -> float:
         assert self._stop_by is not None, "stop() was called"

@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether its store answers."""
+"""Whether the process lives, and whether its store answers and takes writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from morag.errors import MoragError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from morag.api.http import Spawn
+    from morag.versions.tickets import Spawn
 
 LIVE: Final = "/health/live"
 READY: Final = "/health/ready"

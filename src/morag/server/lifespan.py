@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import morag
 from morag.api.app import Api
-from morag.backend.urls import masked
 from morag.errors import MoragError
+from morag.masking import masked
 from morag.server.edge import Edge
 from morag.server.memory import limit_arenas
 from morag.server.sockets import CannotServe
-from morag.server.stores import hiding, is_embedded
+from morag.server.stores import hiding, is_embedded, is_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from morag.versions.repository import Repository
 
 _MOST_SECONDS_BETWEEN_CHECKS: Final = 1.0
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000  # A request leaves hardly any cycles behind.
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Lifespan:
             await send({"type": "lifespan.startup.failed"})
             return
         gc.freeze()  # What is here by now stays: never look at it again.
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
         checking = asyncio.create_task(_check_connections(edge))
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -100,7 +102,8 @@ class Lifespan:
             ),
             self._server,
             in_place=is_embedded(self._server.store),
-            check_store=lambda: repository.references.get(repository.default_branch),
+            never_waits=is_in_memory(self._server.store),
+            check_store=repository.check_store,
             hide=hide,
         )
 

@@ -75,7 +75,14 @@ class Reading(asyncio.Protocol):
         """The client waits to be told that its body is welcome."""
         raise NotImplementedError
 
+    def ignore(self, data: bytes) -> None:
+        """It came after the last request that was to be read."""
+        raise NotImplementedError
+
     def data_received(self, data: bytes) -> None:
+        if not self._open:
+            self.ignore(data)
+            return
         while data and self._open:
             data = self._feed(data)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
-from morag.backend.urls import masked
+from morag.masking import masked
 from morag.server.lifespan import Lifespan
 from morag.server.sockets import CannotServe, allow_files, bound, check_tls, url_of
 from morag.server.stores import is_shared
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _START_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings, server: ServerSettings) -> int:
@@ -70,7 +75,7 @@ def _run_many(server: ServerSettings, lifespan: Lifespan, sockets: list[socket])
     lifespan.close()  # It can be opened; each worker opens it for itself.
     workers = _Workers(_config(server, lifespan), sockets, _teller(server, sockets))
     workers.run()
-    return 0 if workers.started else 1
+    return 0 if workers.started and workers.complete else 1
 
 
 def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
@@ -82,8 +87,7 @@ def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
         lifespan="on",
         workers=server.workers,
         log_config=None,
-        # Alone, uvicorn has nothing to tell that is not told here.
-        log_level="critical" if server.workers == 1 else "error",
+        log_level="critical",  # uvicorn has nothing to tell that is not told here.
         access_log=False,
         proxy_headers=False,
         forwarded_allow_ips="",  # Or uvicorn would look into the environment.
@@ -127,6 +131,26 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+class _Worker(Process):
+    """A process that serves. Its exit code tells whether it finished what it had accepted."""
+
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = _Server(self.config, lambda: None)
+        return self._server
+
+    def target(self, sockets: list[socket] | None = None) -> None:
+        super().target(sockets)
+        lifespan = self.config.app
+        assert isinstance(lifespan, Lifespan)
+        sys.exit(0 if lifespan.complete and not self.server.force_exit else 1)
+
+    def always_pong(self) -> None:
+        with suppress(EOFError, OSError):  # The other end is closed when the worker is to stop.
+            super().always_pong()
+
+
 class _Workers(Multiprocess):
     """Starts the processes again that die, and replaces them one by one on SIGHUP."""
 
@@ -136,13 +160,73 @@ class _Workers(Multiprocess):
         super().__init__(config, sockets)
         self.started = False
         self._tell = tell
+        self._all_finished = True
+
+    @property
+    def complete(self) -> bool:
+        """Whether all did what they had accepted, but for those that died and were replaced."""
+        return self._all_finished and all(_finished(worker) for worker in self.processes)
 
     def init_processes(self) -> None:
-        super().init_processes()
+        self.processes = [self._new() for _ in range(self.processes_num)]
         self.started = all(
-            process.wait_until_ready(_START_SECONDS, self.should_exit) for process in self.processes
+            worker.wait_until_ready(_START_SECONDS, self.should_exit) for worker in self.processes
         )
         if self.started:
             self._tell()
         else:
             self.should_exit.set()
+
+    def keep_subprocess_alive(self) -> None:
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set() or worker.is_alive(self._patience_seconds):
+                continue
+            hangs = worker.process.is_alive()
+            worker.kill()
+            worker.join()
+            if worker.exitcode == STARTUP_FAILURE:  # The next one would fare no better.
+                logger.error("Worker %s could not start; stopping", worker.pid)
+                self.should_exit.set()
+                return
+            how = "does not answer" if hangs else f"died ({_how_it_ended(worker.exitcode)})"
+            self.processes[place] = self._new()
+            successor = self.processes[place].pid
+            logger.error("Worker %s %s; %s takes its place", worker.pid, how, successor)
+
+    def restart_all(self) -> None:
+        for place, worker in enumerate(self.processes):
+            successor = self._new()
+            if not successor.wait_until_ready(_START_SECONDS, self.should_exit):
+                successor.kill()
+                successor.join()
+                if not self.should_exit.is_set():
+                    logger.error("No new worker is ready in time; worker %s stays", worker.pid)
+                return
+            worker.terminate()
+            worker.join()
+            self._all_finished &= _finished(worker)
+            self.processes[place] = successor
+
+    def handle_ttin(self) -> None:
+        self.processes_num += 1
+        self.processes.append(self._new())
+
+    @property
+    def _patience_seconds(self) -> float:
+        return self.config.timeout_worker_healthcheck
+
+    def _new(self) -> _Worker:
+        worker = _Worker(self.config, self.sockets)
+        worker.start()
+        return worker
+
+
+def _finished(worker: Process) -> bool:
+    """SIGTERM kills only those that have not begun to serve; the others end by themselves."""
+    return worker.exitcode in (0, -signal.SIGTERM)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"by signal {-exit_code}"
+    return f"exit code {exit_code}"

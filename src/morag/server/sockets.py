@@ -8,6 +8,7 @@ import ssl
 from typing import Final
 
 from morag.errors import ServiceUnavailable
+from morag.masking import masked
 
 _BACKLOG: Final = 2048
 _BEYOND_CONNECTIONS: Final = 1024  # Files of the store, and room.
@@ -23,7 +24,8 @@ def bound(host: str, port: int) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise CannotServe(
-            f"Cannot listen on host '{host}' ({error}); give an address of this machine by --host"
+            f"Cannot listen on host '{masked(host)}' ({error}); give an address of this machine by"
+            " --host"
         ) from None
     sockets: list[socket.socket] = []
     problems: list[OSError] = []

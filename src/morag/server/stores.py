@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from morag.backend.urls import StoreUrl, masked
+from morag.backend.urls import StoreUrl
+from morag.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,11 @@ _OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 def is_embedded(url: str) -> bool:
     """Whether a read takes microseconds, so that it can be done where the requests come in."""
     return StoreUrl.parse(url).scheme in _IN_THIS_PROCESS
+
+
+def is_in_memory(url: str) -> bool:
+    """Whether also a write takes microseconds."""
+    return StoreUrl.parse(url).scheme == "memory"
 
 
 def is_shared(url: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from morag.errors import BadRequest, ReferenceNotFound
@@ -11,7 +10,7 @@ from morag.model.operations import Delete, Put
 from morag.model.refspecs import RefSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from morag.model.merging import MergeOptions
     from morag.model.meta import CommitMeta
@@ -32,22 +31,27 @@ class Changes:
         self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
     ) -> CommitRequest:
         """A commit that only has to join the lane of its branch."""
-        check_client_meta(meta)
-        place = self._target(target, "commit")
-        with self._target_first(place):
+        place = None
+        try:
+            place = self._target(target, "commit")
             self._check_types(place, operations)
             return self._repository.commit_request(
                 place.name, operations, meta, expected=place.hash
             )
+        except (BadRequest, ReferenceNotFound):
+            self._tell_first(meta, place)
+            raise
 
     def merge_request(self, source: Asked, target: Asked, options: MergeOptions) -> MergeRequest:
-        if options.meta is not None:
-            check_client_meta(options.meta)
-        found = self._places.write(source, what="Source hash")
-        place = self._target(target, "merge")
-        named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
-        with self._target_first(place):
+        place = None
+        try:
+            found = self._places.write(source, what="Source hash")
+            place = self._target(target, "merge")
+            named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
             return self._repository.merge_request(named, place.name, options, expected=place.hash)
+        except (BadRequest, ReferenceNotFound):
+            self._tell_first(options.meta, place)
+            raise
 
     def transplant_request(
         self, source: str, hashes: Sequence[Asked], target: Asked, options: MergeOptions
@@ -56,19 +60,21 @@ class Changes:
         self._places.write(hashes[-1], what="Hash to transplant")
         place = self._target(target, "transplant")
         found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
-        with self._target_first(place):
+        try:
             return self._repository.transplant_request(
                 found, place.name, options, source=source, expected=place.hash
             )
-
-    @contextmanager
-    def _target_first(self, place: Place) -> Iterator[None]:
-        """That the expected commit is not on the branch is told before all other mistakes."""
-        try:
-            yield
         except (BadRequest, ReferenceNotFound):
-            self._repository.check_on(place.name, place.hash)
+            self._tell_first(None, place)
             raise
+
+    def _tell_first(self, meta: CommitMeta | None, place: Place | None) -> None:
+        """Some mistakes are told before all others: those in the metadata, and then that the
+        expected commit is not on the branch."""
+        if meta is not None:
+            check_client_meta(meta)
+        if place is not None:
+            self._repository.check_on(place.name, place.hash)
 
     def _check_types(self, place: Place, operations: Sequence[Operation]) -> None:
         """Refuse to replace content by content of another type in one go.

@@ -42,7 +42,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     @property
     def bounds(self) -> tuple[ContentKey | None, ContentKey | None]:
         """The first and the last key that can be meant, the keys that are asked for included. A
-        prefix is told apart elsewhere."""
+        prefix is told apart elsewhere, and a token takes the place of the first key."""
+        if self.token:
+            return None, None
         low, high, keys = self.min_key, self.max_key, self.known_keys
         if self.prefix is not None or not keys:
             return low, high
@@ -81,6 +83,7 @@ class Listings:
         if depth > 0:
             listing = listing.where(lambda entry: len(entry.key.elements) >= depth)
         if wanted.filter:
+            # Not at the top: the CEL library takes time to load, which most starts can spare.
             from morag.service.filters import entry_filter
 
             listing = listing.where(entry_filter(wanted.filter))
@@ -88,6 +91,11 @@ class Listings:
             page = listing.where(_first_of_namespace(depth)).page(wanted.limit)
             return reference_of(place), page.map(lambda entry: _cut(entry, depth))
         return reference_of(place), listing.page(wanted.limit)
+
+    def splits(self, asked: Asked, parts: int) -> tuple[Reference, tuple[ContentKey, ...]]:
+        """Where to cut the keys on a commit, for those who read them side by side."""
+        place = self._places.read(asked, "Expected hash")
+        return reference_of(place), self._repository.contents.splits(place, parts)
 
     def log(
         self,
@@ -109,6 +117,7 @@ class Listings:
             last = self._places.hash(until, "Oldest hash")  # If there is none, it is never met.
         listing = self._repository.history.log(place, with_operations=with_operations)
         if filter:
+            # Not at the top: the CEL library takes time to load, which most starts can spare.
             from morag.service.filters import log_filter
 
             listing = listing.where(log_filter(filter))
@@ -132,8 +141,10 @@ class Listings:
             token=wanted.token,
         )
         # Unlike those of entries, the keys of a difference are no bounds.
-        self._check_order(wanted.min_key, wanted.max_key, one, other)
+        if not wanted.token:
+            self._check_order(wanted.min_key, wanted.max_key, one, other)
         if wanted.filter:
+            # Not at the top: the CEL library takes time to load, which most starts can spare.
             from morag.service.filters import diff_filter
 
             listing = listing.where(diff_filter(wanted.filter))

@@ -22,7 +22,7 @@ from morag.errors import (
 from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Delete, Put
-from morag.service.places import Asked
+from morag.service.places import DETACHED, Asked
 from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from morag.persist.objects import Commit
     from morag.service.places import Places
     from morag.versions.commit import CommitResult
-    from morag.versions.lanes import Attempt
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
+    from morag.versions.tickets import Attempt
 
 
 class Namespaces:
@@ -103,6 +103,8 @@ class Namespaces:
         return self._change(branch, f"delete namespace '{key.escaped}'", Delete(key))
 
     def _head(self, branch: str) -> Resolved:
+        if branch == DETACHED:
+            raise BadRequest("Cannot resolve DETACHED to HEAD")
         return self._places.read(Asked(branch))
 
     def _find(self, place: Resolved, key: ContentKey) -> Namespace:

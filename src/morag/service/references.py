@@ -18,6 +18,7 @@ from morag.versions.metas import meta_of
 if TYPE_CHECKING:
     from morag.logic.consistency import CommitStatus
     from morag.model.names import ReferenceKind
+    from morag.model.references import RefLogEntry
     from morag.service.places import Asked, Places
     from morag.versions.listing import Page
     from morag.versions.repository import Repository
@@ -60,17 +61,16 @@ class References:
     def list(
         self, *, fetch_all: bool, filter: str | None, limit: int | None, token: str | None
     ) -> Page[Described]:
-        wanted = None
-        if filter:
-            from morag.service.filters import reference_filter
-
-            wanted = reference_filter(filter)
         if token == "":
             raise BadRequest("Empty key elements are not allowed")
-        listing = self._known.list(token=token)
-        if wanted is None:
+        listing = self._known.list(token=token)  # A bad token is told before a bad filter.
+        if not filter:
             page = listing.page(limit)
             return page.map(lambda one: self._described(one, fetch_all))
+        # Not at the top: the CEL library takes time to load, which most starts can spare.
+        from morag.service.filters import reference_filter
+
+        wanted = reference_filter(filter)
         found: dict[str, Described] = {}
 
         def keep(reference: Reference) -> bool:
@@ -108,6 +108,10 @@ class References:
         found = self._known.history(name, scan_commits)
         previous = tuple(map(_state, found.previous))
         return Heads(found.reference, _state(found.current), previous, found.log)
+
+    def moves(self, limit: int, token: str | None) -> Page[RefLogEntry]:
+        """How references moved, newest first."""
+        return self._repository.references.moves(limit, token)
 
     def _described(self, reference: Reference, fetch_all: bool) -> Described:
         if not fetch_all:

@@ -50,7 +50,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 class Service:
     def __init__(self, repository: Repository) -> None:
         places = Places(repository)
-        self.repository = repository
+        self.default_branch = repository.default_branch
+        self.start = repository.start
         self.references = References(repository, places)
         self.listings = Listings(repository, places)
         self.contents = Contents(repository, places)

@@ -231,6 +231,7 @@ class Model:
         if self.namespace_validation:
             deleted = {key: type(theirs[key]) for key in deletes if key in theirs}
             _check_namespaces(ours, {key: type(puts[key]) for key in created}, deleted)
+        _check_ids(puts.values())
 
         found = {key: _mismatch(ours.get(key), theirs.get(key)) for key in deletes}
         for key in puts.keys() - deletes:
@@ -396,6 +397,9 @@ class _Applied:
         }
         while more := {key for pair in renames if dropped & pair for key in pair - dropped}:
             dropped |= more
+        _check_ids(
+            now for key, (_, now) in differences.items() if key not in dropped and now is not None
+        )
         self.touched |= differences.keys()
         self.changes = {}
         ours = self.state
@@ -489,23 +493,31 @@ def _created(
     seen: State, puts: Mapping[ContentKey, Content], deletes: set[ContentKey]
 ) -> set[ContentKey]:
     """The keys that a commit creates, re-adds or renames to; refuses impossible content ids."""
-    free = {seen[key].id: seen[key] for key in deletes if key in seen}
-    created = set()
-    ids = [content.id for content in puts.values() if content.id is not None]
-    if len(ids) != len(set(ids)):
-        raise BadRequest("a content id comes twice")
+    free = {seen[key].id: key for key in deletes if key in seen}
+    created: set[ContentKey] = set()
+    left: set[ContentKey] = set()
     for key, content in puts.items():
         if content.id is None:
-            if key in seen and key not in deletes:
+            if key in seen and key not in deletes - left:
                 raise BadRequest("an update needs the content id")
             created.add(key)
             continue
-        existing = seen[key] if key in seen else free.pop(content.id, None)
+        existing = seen.get(key)
+        if existing is None and content.id in free:
+            old = free.pop(content.id)
+            existing = seen[old]
+            left.add(old)
         if existing is None or existing.id != content.id or type(existing) is not type(content):
             raise BadRequest("a content id that does not fit")
         if key not in seen:
             created.add(key)
     return created
+
+
+def _check_ids(changes: Iterable[Content | Removed]) -> None:
+    ids = [change.id for change in changes if isinstance(change, Content) and change.id is not None]
+    if len(ids) != len(set(ids)):
+        raise BadRequest("a content id comes twice")
 
 
 def _check_operations(operations: Sequence[Operation]) -> None:

@@ -12,10 +12,10 @@ from morag.model.merging import MergeResult
 from morag.model.meta import CommitMeta
 from morag.persist.ids import NO_ANCESTOR
 from morag.versions.commit import expected_commit
-from morag.versions.lanes import Attempt
 from morag.versions.merge_rules import MergeRules, merge_conflict
 from morag.versions.replay import Replay
 from morag.versions.squash import Squash
+from morag.versions.tickets import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,21 +10,24 @@ from morag.index.diff import diff
 from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of
 from morag.index.ops import value_of
+from morag.index.splits import split_keys
 from morag.model.content import TYPE_NAMES
 from morag.model.keys import check_key
 from morag.model.listed import Diff, Entry
 from morag.persist.objects import Value
+from morag.versions.columns import columns, path_range
 from morag.versions.contents import content_of_value
 from morag.versions.entries import content_id_text, type_payload
 from morag.versions.listing import Listing, key_token, token_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from morag.index.layered import CommitIndex
     from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.persist.persist import Persist
+    from morag.versions.columns import Columns
     from morag.versions.resolve import At, Resolver
 
 _VALUES_AT_ONCE: Final = 100
@@ -95,8 +98,10 @@ class Catalog:
     ) -> Listing[Entry]:
         """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
         keys = tuple(keys)
-        index = index_of(self._persist, self._resolver.resolve(at).commit)
-        range = _range(min_key, max_key, prefix, keys, token)
+        commit = self._resolver.resolve(at).commit
+        index = index_of(self._persist, commit)
+        # Where there are no commits, nothing comes after any token: it is not even read.
+        range = _range(min_key, max_key, prefix, keys, None if commit is None else token)
 
         def entries() -> Iterator[Entry]:
             stored = _lookup(index, keys, range) if keys else index.items(range)
@@ -104,6 +109,29 @@ class Catalog:
             return self._entries(found, with_content)
 
         return Listing(entries, _entry_token)
+
+    def columns(
+        self,
+        at: At,
+        *,
+        first: ContentKey | None = None,
+        before: ContentKey | None = None,
+        below: str = "",
+        with_content: bool = False,
+        wanted: Callable[[str, str], bool] | None = None,
+    ) -> Iterator[Columns]:
+        """The same as `entries`, in columns and for large numbers; see `versions/columns.py`."""
+        commit = self._resolver.resolve(at).commit
+        range = path_range(first, before, below)
+        return columns(self._persist, commit, range, with_content=with_content, wanted=wanted)
+
+    def splits(self, at: At, parts: int) -> tuple[ContentKey, ...]:
+        """Keys that cut a commit into at most `parts` ranges of about the same size."""
+        if parts < 1:
+            raise BadRequest("There must be at least one part")
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        found = (content_key(raw) for raw in split_keys(index, parts))
+        return tuple(key for key in found if key is not None)
 
     def diff(
         self,
@@ -189,10 +217,8 @@ def _range(
     keys: Iterable[ContentKey],
     token: str | None,
 ) -> KeyRange:
-    """What a client asked for, from where it stopped the last time."""
+    """What a client asked for, from where it stopped the last time, be that before `min_key`."""
     if prefix is not None and (min_key is not None or max_key is not None):
         raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")
-    range = contents_range(min_key, max_key, prefix, keys)
-    if token:
-        range = range.within(KeyRange(token_key(token)))
-    return range
+    range = contents_range(None if token else min_key, max_key, prefix, keys)
+    return range.within(KeyRange(token_key(token))) if token else range

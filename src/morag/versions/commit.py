@@ -21,15 +21,16 @@ from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import Unique
 from morag.versions.contents import value_of_content
 from morag.versions.entries import (
+    check_ids,
     content_id_text,
     is_legacy,
     reference_conflict,
     type_payload,
     uuid_text,
 )
-from morag.versions.lanes import Attempt
 from morag.versions.metas import headers_of
 from morag.versions.namespaces import check_namespaces
+from morag.versions.tickets import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,6 +97,7 @@ class CommitRequest:
         head_index = index_of(self._persist, head)
         if self._persist.settings.namespace_validation:
             check_namespaces(self._persist, head_index, steps.created, steps.deleted)
+        check_ids(steps.adds)
         draft = Draft(
             message=self._message,
             headers=self._headers,
@@ -121,12 +123,14 @@ class CommitRequest:
         }
 
     def _in_order(self, conflicts: Sequence[KeyConflict]) -> list[KeyConflict]:
-        """As the client asked: deletes, then what is to be unchanged, then puts."""
+        """As the client asked: deletes, then what is to be unchanged, then puts.
+
+        A key that is deleted and put again is one of the deletes.
+        """
         groups: tuple[type[Operation], ...] = (Delete, Unchanged, Put)
-        order = {
-            key: (groups.index(type(operation)), at)
-            for at, (key, operation) in enumerate(self._operations)
-        }
+        order: dict[bytes, tuple[int, int]] = {}
+        for at, (key, operation) in enumerate(self._operations):
+            order.setdefault(key, (groups.index(type(operation)), at))
         return sorted(conflicts, key=lambda conflict: order[conflict.key])
 
     def _made_id(self, key: ContentKey) -> bytes:
@@ -197,8 +201,8 @@ class _Steps:
         self._persist = persist
         self._expected = expected
         self._made_id = made_id
-        self._deleted_ids: dict[str, bytes] = {}
-        self._used_ids: set[str] = set()
+        self._deleted_ids: dict[str, tuple[ContentKey, bytes]] = {}
+        self._free: set[ContentKey] = set()
         self.removes: list[Remove] = []
         self.unmoved: list[Unmoved] = []
         self.adds: list[Add] = []
@@ -212,7 +216,8 @@ class _Steps:
         if op is None:
             self.removes.append(Remove(key, 0, NO_ANCESTOR))
             return
-        self._deleted_ids[content_id_text(self._persist, op)] = op
+        self._deleted_ids[content_id_text(self._persist, op)] = operation.key, op
+        self._free.add(operation.key)
         self.deleted[operation.key] = type_payload(self._persist, op)
         self.removes.append(Remove(key, payload_of(op), value_of(op), content_id_of(op)))
 
@@ -227,7 +232,7 @@ class _Steps:
         content = operation.content
         existing = self._expected.get(key)
         if content.id is None:
-            if existing is not None and operation.key not in self.deleted:
+            if existing is not None and operation.key not in self._free:
                 raise BadRequest(
                     f"New value to update existing key '{operation.key}' has no content ID"
                 )
@@ -262,9 +267,10 @@ class _Steps:
         )
 
     def _rename(self, key: bytes, operation: Put, id: str) -> None:
-        source = self._deleted_ids.pop(id, None)
-        if source is None:
+        if id not in self._deleted_ids:
             raise BadRequest(f"New value for key '{operation.key}' must not have a content ID")
+        old, source = self._deleted_ids.pop(id)
+        self._free.discard(old)  # Its delete belongs to the rename, as ever.
         payload = type_payload(self._persist, source)
         _check_same_type(operation, payload)
         self._add(
@@ -290,9 +296,6 @@ class _Steps:
         legacy: bool = False,
     ) -> None:
         assert content.id is not None, "content without an id is created, and gets one"
-        if content.id in self._used_ids:
-            raise BadRequest(f"Duplicate content ID: {content.id} for key: {operation.key}")
-        self._used_ids.add(content.id)
         if operation.expected_content is not None:
             expected = value_of_content(operation.expected_content, legacy=legacy).id
         value = value_of_content(content, legacy=legacy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.errors import ReferenceConflict
+from morag.errors import BadRequest, ReferenceConflict
 from morag.index.keys import content_key, key_text
 from morag.index.ops import content_id_of, payload_of, value_of
 from morag.model.conflicts import Conflict, ConflictType
@@ -14,9 +14,9 @@ from morag.persist.objects import Value
 from morag.versions.contents import LEGACY_PAYLOAD, content_of_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from morag.logic.commits import KeyConflict
+    from morag.logic.commits import Add, KeyConflict
     from morag.persist.persist import Persist
 
 _MESSAGES: Final = {
@@ -57,6 +57,18 @@ def is_legacy(op: bytes) -> bool:
 def uuid_text(id: bytes) -> str:
     h = id.hex()
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def check_ids(adds: Iterable[Add]) -> None:
+    """Refuse to put one content under two keys. The second is told in the form it is stored in."""
+    seen: set[bytes] = set()
+    for add in adds:
+        id = add.content_id
+        if id in seen:
+            key = content_key(add.key)
+            raise BadRequest(f"Duplicate content ID: {uuid_text(id)} for key: M/{key}/C")
+        if id != NO_CONTENT_ID:
+            seen.add(id)
 
 
 def conflict_of(found: KeyConflict) -> Conflict:

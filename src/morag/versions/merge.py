@@ -16,7 +16,7 @@ from morag.versions.bringing import Bringing, MergeWish, Outcome
 if TYPE_CHECKING:
     from morag.backend.base import ObjId
     from morag.persist.persist import Persist
-    from morag.versions.lanes import Attempt
+    from morag.versions.tickets import Attempt
 
 
 class MergeRequest(Bringing):

@@ -15,7 +15,13 @@ from morag.model.java_order import hash_map_order
 from morag.model.merging import MergeBehavior, MergedKey, MergeKey
 from morag.persist.ids import NO_CONTENT_ID
 from morag.versions.contents import value_of_content
-from morag.versions.entries import conflict_of, content_id_text, is_legacy, type_payload
+from morag.versions.entries import (
+    check_ids,
+    conflict_of,
+    content_id_text,
+    is_legacy,
+    type_payload,
+)
 from morag.versions.metas import headers_of
 from morag.versions.namespaces import check_namespaces
 
@@ -136,6 +142,7 @@ class SourceChanges:
         merge_parents: tuple[ObjId, ...] = (),
     ) -> BuiltCommit:
         """The commit on top of `parent`. Conflicts go to the details, and stop nothing here."""
+        check_ids(self.adds)
         self._take_back_renames(index_of(self._persist, parent))
         draft = Draft(
             message=meta.message,

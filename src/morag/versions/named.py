@@ -189,11 +189,16 @@ class NamedReferences:
         return ReferenceHistory(shown, current, tuple(previous), log)
 
     def moves(self, limit: int = 100, token: str | None = None) -> Page[RefLogEntry]:
-        """The ref-log, newest first."""
+        """The ref-log, newest first, of the references that users see."""
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
-        moves, following = self._ref_log.read(token, min(limit, _MOST_MOVES))
-        return Page(tuple(_log_entry(move) for move in moves), following)
+        limit = min(limit, _MOST_MOVES)
+        shown: list[RefLogEntry] = []
+        while True:
+            moves, token = self._ref_log.read(token, limit - len(shown))
+            shown += [entry for move in moves if (entry := _log_entry(move)) is not None]
+            if token is None or len(shown) == limit:
+                return Page(tuple(shown), token)
 
     def _create(
         self,
@@ -257,10 +262,13 @@ def _unexpected(name: str, expected: str, ref: Ref) -> ReferenceConflict:
     return ReferenceConflict.of([Conflict(ConflictType.UNEXPECTED_HASH, None, text)])
 
 
-def _log_entry(move: RefMove) -> RefLogEntry:
-    kind, name = split_full_name(move.name) or ("DETACHED", move.name)
+def _log_entry(move: RefMove) -> RefLogEntry | None:
+    """None for internal references."""
+    split = split_full_name(move.name)
+    if split is None:
+        return None
     return RefLogEntry(
-        Reference(kind, name, move.after.hex()),
+        Reference(*split, move.after.hex()),
         move.operation.value,
         move.before.hex(),
         move.after.hex(),

@@ -25,6 +25,8 @@ def check_namespaces(
     deleted: Mapping[ContentKey, int],
 ) -> None:
     """Both mappings give the payload of the keys that a commit creates and deletes."""
+    if not created and not deleted:
+        return
     conflicts = dict.fromkeys((*_absent(persist, head, created), *_not_empty(head, deleted)))
     if conflicts:
         raise ReferenceConflict.of(list(conflicts))

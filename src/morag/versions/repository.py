@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from morag.backend.base import TellsWhetherItWrites
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.logic import history
 from morag.logic.references import References
@@ -21,11 +22,12 @@ from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.persist import Persist
+from morag.versions.batches import BatchWriter
 from morag.versions.bringing import MergeWish
 from morag.versions.catalog import Catalog
 from morag.versions.commit import CommitRequest, CommitResult, expected_commit
 from morag.versions.configs import Configs
-from morag.versions.lanes import BatchWriter, Lanes
+from morag.versions.lanes import Lanes
 from morag.versions.log import History
 from morag.versions.merge import MergeRequest
 from morag.versions.merge_rules import MergeRules
@@ -44,8 +46,8 @@ if TYPE_CHECKING:
     from morag.model.merging import MergeKey
     from morag.model.operations import Operation
     from morag.persist.objects import Commit
-    from morag.versions.lanes import Request, Spawn, Ticket
     from morag.versions.resolve import At, Resolved
+    from morag.versions.tickets import Request, Spawn, Ticket
     from morag.versions.world import World
 
 
@@ -253,6 +255,12 @@ class Repository:
             made = squashed_meta(metas, options.meta, message, committer, self._now())
             wish = msgspec.structs.replace(wish, squash_meta=made)
         return TransplantRequest(self._persist, wish, sources)
+
+    def check_store(self) -> None:
+        """Raise what keeps the store from answering or from writing, if anything does."""
+        self.references.get(self.default_branch)
+        if isinstance(self._backend, TellsWhetherItWrites):
+            self._backend.check_writable()
 
     def close(self) -> None:
         """Let go of the store. Everything that returned is stored already."""

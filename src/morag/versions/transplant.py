@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from morag.persist.objects import Commit
     from morag.persist.persist import Persist
-    from morag.versions.lanes import Attempt
+    from morag.versions.tickets import Attempt
 
 
 class TransplantRequest(Bringing):

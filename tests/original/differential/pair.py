@@ -16,7 +16,6 @@ from tests.original.differential.known import (
     decided,
     fault,
     nothing_filtered,
-    owed,
     refused,
 )
 from tests.original.differential.requests import Connection, Request
@@ -119,7 +118,7 @@ class Pair:
             return []
         where = self._comparison.differences(here, there)
         if where and not self.twins:
-            what = decided(request, here, there) or owed(request, here, there, where)
+            what = decided(request, here, there, where)
             if what is not None:
                 self.known.count(what)
                 return []

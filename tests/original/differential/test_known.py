@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.original.differential.canonical import SEVERAL_CONFLICTS, Answer
+from tests.original.differential.canonical import Answer
 from tests.original.differential.known import (
     BAD_INPUT,
-    CONFLICT_ORDER,
     LAST_PAGE,
+    MEDIA,
+    SPANNED,
+    TOKEN_BOUNDS,
     TRANSPLANTED,
+    TWO_LOST,
     UNREAD,
     decided,
     fault,
-    owed,
 )
 from tests.original.differential.requests import Request
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tests.original.differential.symbols import Json
 
 COMMIT = Request("POST", "/api/v2/trees/main@$H1/history/commit", text="{}")
+SOME = ["status: …"]
 LOG = Request("GET", "/api/v2/trees/main/history", (("limit-hash", "$H1"),))
 
 
@@ -58,35 +61,68 @@ def test_a_500_is_excused_if_morag_says_what_is_wrong() -> None:
 @pytest.mark.parametrize(("hashes", "dry"), [(2, False), (2, True), (3, True)])
 def test_conflicts_of_several_transplanted_commits_may_differ(hashes: int, dry: bool) -> None:
     asked = transplant(hashes, dry=dry)
-    assert decided(asked, conflict("a"), conflict("b")) == TRANSPLANTED
-    assert decided(asked, conflict("a"), error(400, "b")) is None
-    assert decided(asked, conflict("a"), error(404, "b", "REFERENCE_NOT_FOUND")) is None
+    assert decided(asked, conflict("a"), conflict("b"), SOME) == TRANSPLANTED
+    assert decided(asked, conflict("a"), error(400, "b"), SOME) is None
+    assert decided(asked, conflict("a"), error(404, "b", "REFERENCE_NOT_FOUND"), SOME) is None
 
 
 def test_those_of_one_commit_may_not_and_nothing_may_be_written() -> None:
-    assert decided(transplant(1, dry=False), conflict("a"), conflict("b")) is None
-    assert decided(transplant(1, dry=True), conflict("a"), answer(200, {})) is None
-    assert decided(transplant(2, dry=False), conflict("a"), answer(200, {})) is None
-    assert decided(transplant(2, dry=False), answer(200, {}), answer(200, {})) is None
-    assert decided(COMMIT, conflict("a"), conflict("b")) is None
-
-
-def test_conflicts_in_another_order_are_the_same_conflicts() -> None:
-    one, other = conflict(f"{SEVERAL_CONFLICTS}a, b."), conflict(f"{SEVERAL_CONFLICTS}b, a.")
-    assert owed(COMMIT, one, other, ["/message: …"]) == CONFLICT_ORDER
-    third = conflict(f"{SEVERAL_CONFLICTS}b, c.")
-    assert owed(COMMIT, one, third, ["/message: …"]) is None
+    assert decided(transplant(1, dry=False), conflict("a"), conflict("b"), SOME) is None
+    assert decided(transplant(1, dry=True), conflict("a"), answer(200, {}), SOME) is None
+    assert decided(transplant(2, dry=False), conflict("a"), answer(200, {}), SOME) is None
+    assert decided(transplant(2, dry=False), answer(200, {}), answer(200, {}), SOME) is None
+    assert decided(COMMIT, conflict("a"), conflict("b"), SOME) is None
 
 
 def test_a_last_page_differs_in_its_token_only() -> None:
     page = answer(200, {"logEntries": []})
-    assert owed(LOG, page, page, ["/token: x", "/hasMore: y"]) == LAST_PAGE
-    assert owed(LOG, page, page, ["/token: x", "/logEntries: y"]) is None
-    assert owed(Request("GET", LOG.path), page, page, ["/token: x"]) is None
+    more = ["/token: null != x", "/hasMore: false != true"]
+    assert decided(LOG, page, page, more) == LAST_PAGE
+    assert decided(LOG, page, page, ["/token: x != null", "/hasMore: true != false"]) is None
+    assert decided(LOG, page, page, [*more, "/logEntries: y"]) is None
+    assert decided(Request("GET", LOG.path), page, page, more) is None
 
 
-def test_a_body_that_only_the_original_takes_is_excused_unless_it_writes() -> None:
-    unread = error(400, "The request body cannot be read: x")
-    assert owed(COMMIT, conflict("a"), unread, ["status: …"]) == UNREAD
-    assert owed(COMMIT, answer(200, {}), unread, ["status: …"]) is None
-    assert owed(COMMIT, unread, answer(200, {}), ["status: …"]) is None
+@pytest.mark.parametrize("place", ["commitMeta.author", "operations[0].content.type"])
+def test_a_body_that_the_original_looks_at_later_is_excused_unless_it_writes(place: str) -> None:
+    unread = error(400, f"The request body cannot be read: x - at `$.{place}`")
+    assert decided(COMMIT, conflict("a"), unread, SOME) == UNREAD
+    assert decided(COMMIT, answer(200, {}), unread, SOME) is None
+    assert decided(COMMIT, unread, answer(200, {}), SOME) is None
+    elsewhere = error(400, "The request body cannot be read: x - at `$.commitMeta.message`")
+    assert decided(COMMIT, conflict("a"), elsewhere, SOME) is None
+
+
+def test_a_token_that_nobody_made_is_excused_beside_bounds_alone() -> None:
+    some, none = answer(200, {"diffs": [1]}), answer(200, {"diffs": []})
+    diff = Request("GET", "/api/v2/trees/a/diff/b", (("page-token", ""),))
+    assert decided(diff.with_query(**{"min-key": "c"}), some, none, SOME) == TOKEN_BOUNDS
+    assert decided(diff.with_query(**{"prefix-key": "c"}), none, some, SOME) == TOKEN_BOUNDS
+    assert decided(diff.with_query(**{"prefix-key": "c"}), some, none, SOME) is None
+    assert decided(diff, some, none, SOME) is None
+
+
+def test_media_types_of_configurations_are_refused_in_other_words() -> None:
+    request = Request("POST", "/api/v2/config/repository", text="{}")
+    refused, wrong = (error(415, text, "UNSUPPORTED_MEDIA_TYPE") for text in "ab")
+    assert decided(request, refused, wrong, SOME) == MEDIA
+    assert decided(request, error(400, "c"), refused, SOME) == MEDIA
+    assert decided(request, refused, answer(200, {}), SOME) is None
+    assert decided(COMMIT, refused, wrong, SOME) is None
+
+
+def test_a_diff_that_is_written_to_is_refused_by_both() -> None:
+    request = Request("PUT", "/api/v2/trees/a/diff/b@$H1")
+    unassigned = error(400, "assignReference.assignTo: must not be null")
+    assert decided(request, unassigned, answer(405), SOME) == SPANNED
+    assert decided(request, answer(200, {}), answer(405), SOME) is None
+    assert decided(COMMIT, unassigned, answer(405), SOME) is None
+
+
+def test_of_two_places_that_are_not_there_each_may_tell_of_one() -> None:
+    one, other = (error(404, text, "REFERENCE_NOT_FOUND") for text in "ab")
+    diff = Request("GET", "/api/v2/trees/a@$H1/diff/b")
+    assert decided(diff, one, other, SOME) == decided(LOG, one, other, SOME) == TWO_LOST
+    assert decided(diff, one, answer(404), SOME) is None
+    assert decided(diff, one, answer(200, {"diffs": []}), SOME) is None
+    assert decided(Request("GET", LOG.path), one, other, SOME) is None

@@ -18,13 +18,7 @@ _VALUES: Final[tuple[Json, ...]] = (
     *(None, "", "x", 0, -1, 1.5, True, False, [], {}, [None], ["qq"], {"x": "y"}, "ü" * 9, 2**70),
 )
 # In these places the two do not make the same of a value of the wrong kind, and one may store it.
-_TAKEN: Final = frozenset(
-    {
-        *("type", "properties", "allProperties", "job", "other", "Key", "elements", "key"),
-        *("snapshotId", "schemaId", "specId", "sortOrderId", "versionId", "mergeBehavior"),
-        *("defaultKeyMergeMode", "propertyUpdates", "propertyRemovals"),
-    }
-)
+_TAKEN: Final = frozenset({"type", "properties", "allProperties", "job", "other", "Key"})
 _CONTENT_TYPES: Final = (
     *("text/plain", "application/xml", "garbage", "application/json; charset=utf-8", "*/*"),
     *("application/x-www-form-urlencoded", "APPLICATION/JSON", "application/json;charset=latin-1"),

@@ -9,8 +9,8 @@ from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.reading import options_of
+from morag.api.v1.answers import MergedV1, ReferenceV1
 from morag.api.v1.declared import EXPECTED_HASH, endpoint, expected_hash, single
-from morag.api.v1_answers import MergedV1, ReferenceV1
 from morag.errors import BadRequest
 from morag.model.meta import CommitMeta
 from morag.model.references import Reference
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     "/trees/branch/{name}/commit",
     "Commit changes to keys, all or nothing",
     query=(EXPECTED_HASH,),
-    takes=bodies.CommitBody,
+    takes=bodies.CommitBodyV1,
     gives=ReferenceV1,
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
-    body = bodies.COMMIT.read(call.request.body)
+    body = bodies.COMMIT_V1.read(call.request.body)
     with Checks("commitMultipleOperations") as check:
         target = _checked_target(call, check)
         check.is_there("operations", body)
@@ -90,10 +90,11 @@ def transplant(call: Call) -> Answer:
     body = bodies.TRANSPLANT_V1.read(call.request.body)
     with Checks("transplantCommitsIntoBranch") as check:
         target = _checked_target(call, check)
-        check.is_there("transplant", body)
         if body is not None:
             check.source_name("transplant.fromRefName", body.from_ref_name)
             check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
+    with Checks("transplantCommitsIntoBranch") as check:  # Not told beside others, as ever.
+        check.is_there("transplant", body)
     assert body is not None, "checked"
     source = body.from_ref_name
     hashes = [Asked(source, hash) for hash in body.hashes_to_transplant or ()]

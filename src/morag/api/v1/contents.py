@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import answers, bodies
-from morag.api.answers import KeyedContent
+from morag.api import bodies
 from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.paths import key_in_path
 from morag.api.v1.declared import HASH_ON_REF, REF, endpoint
+from morag.api.v2 import answers
+from morag.api.v2.answers import KeyedContent
 from morag.model.content import Content
 from morag.service.places import Asked
 

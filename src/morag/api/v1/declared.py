@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.api.call import ok_at
 from morag.api.endpoints import Endpoints, Parameter
-from morag.api.v1_answers import ReferenceV1
+from morag.api.v1.answers import ReferenceV1
 from morag.service.references import Described
 
 if TYPE_CHECKING:

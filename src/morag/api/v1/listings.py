@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import v1_answers
 from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
+from morag.api.v1 import answers
+from morag.api.v1.answers import EntryV1, LogEntryV1
 from morag.api.v1.declared import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint
-from morag.api.v1_answers import EntryV1, LogEntryV1
 from morag.service.listings import Wanted
 from morag.service.places import DETACHED, Asked
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         MAX_RECORDS,
         PAGE_TOKEN,
     ),
-    gives=v1_answers.EntriesV1,
+    gives=answers.EntriesV1,
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
@@ -48,7 +48,7 @@ def get_entries(call: Call) -> Answer:
     def work() -> Response:
         _, page = call.service.listings.entries(asked, wanted, depth=depth)
         shown = tuple(map(EntryV1.of, page.items))
-        return ok(v1_answers.EntriesV1(page.token, shown, page.token is not None))
+        return ok(answers.EntriesV1(page.token, shown, page.token is not None))
 
     return call.in_thread(work)
 
@@ -65,7 +65,7 @@ def get_entries(call: Call) -> Answer:
         MAX_RECORDS,
         PAGE_TOKEN,
     ),
-    gives=v1_answers.LogV1,
+    gives=answers.LogV1,
     errors=(404,),
 )
 def get_log(call: Call) -> Answer:
@@ -85,7 +85,7 @@ def get_log(call: Call) -> Answer:
             asked, until=until, filter=filter, with_operations=all, limit=limit, token=start
         )
         shown = tuple(map(LogEntryV1.of, page.items))
-        return ok(v1_answers.LogV1(page.token, shown, page.token is not None))
+        return ok(answers.LogV1(page.token, shown, page.token is not None))
 
     return call.in_thread(work)
 
@@ -94,7 +94,7 @@ def get_log(call: Call) -> Answer:
     "GET",
     "/diffs/{references}",
     "List what differs between two commits: /diffs/one...other, each perhaps with *hash",
-    gives=v1_answers.DiffsV1,
+    gives=answers.DiffsV1,
     errors=(404,),
 )
 def get_diff(call: Call) -> Answer:
@@ -105,7 +105,7 @@ def get_diff(call: Call) -> Answer:
 
     def work() -> Response:
         *_, page = call.service.listings.diff(before, after, Wanted())
-        return ok(v1_answers.DiffsV1(page.items))
+        return ok(answers.DiffsV1(page.items))
 
     return call.in_thread(work)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import bodies, v1_answers
+from morag.api import bodies
 from morag.api.call import NO_CONTENT, ok
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import NoSuchPath, key_in_path
+from morag.api.v1 import answers
 from morag.api.v1.declared import HASH_ON_REF, endpoint
 from morag.errors import BadRequest
 from morag.model.content import Namespace, check_content, type_name
@@ -105,16 +106,16 @@ def update_namespace(call: Call) -> Answer:
     "/namespaces/{name}",
     "List namespaces",
     query=(Parameter("name", "Only this one and those below it."), HASH_ON_REF),
-    gives=v1_answers.NamespacesV1,
+    gives=answers.NamespacesV1,
     errors=(404,),
 )
 def list_namespaces(call: Call) -> Answer:
-    name = call.parameters["name"]
-    below = call.query.text("name")
-    prefix = _namespace_key(below) if below else None
+    name, prefix = call.parameters["name"], call.query.key("name")
+    if prefix is not None:
+        _check_namespace(prefix)
     asked = Asked(name, _plain_hash(call))
     namespaces = call.service.namespaces
-    return call.in_thread(lambda: ok(v1_answers.NamespacesV1(namespaces.list(asked, prefix))))
+    return call.in_thread(lambda: ok(answers.NamespacesV1(namespaces.list(asked, prefix))))
 
 
 def _plain_hash(call: Call) -> str:
@@ -129,11 +130,11 @@ def _plain_hash(call: Call) -> str:
 
 
 def _namespace(call: Call) -> tuple[str, ContentKey]:
-    return call.parameters["name"], _namespace_key(call.parameters["key"])
+    key = key_in_path(call.parameters["key"])
+    _check_namespace(key)
+    return call.parameters["name"], key
 
 
-def _namespace_key(text: str) -> ContentKey:
-    key = key_in_path(text)
+def _check_namespace(key: ContentKey) -> None:
     if "." in key.elements:
-        raise NoSuchPath(text)
-    return key
+        raise NoSuchPath(str(key))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import bodies, v1_answers
+from morag.api import bodies
 from morag.api.call import NO_CONTENT, ok, ok_at
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
 from morag.api.reading import asked_by
+from morag.api.v1 import answers
+from morag.api.v1.answers import ReferenceV1
 from morag.api.v1.declared import (
     EXPECTED_HASH,
     MAX_RECORDS,
@@ -18,7 +20,6 @@ from morag.api.v1.declared import (
     expected_hash,
     single,
 )
-from morag.api.v1_answers import ReferenceV1
 from morag.errors import BadRequest
 from morag.service.places import Asked
 
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from morag.model.names import ReferenceKind
 
 
-@endpoint("GET", "/config", "What this server is", gives=v1_answers.ConfigV1, any_media=True)
+@endpoint("GET", "/config", "What this server is", gives=answers.ConfigV1, any_media=True)
 def get_config(call: Call) -> Answer:
     config = call.service.config
-    return ok(v1_answers.ConfigV1(config.default_branch, config.max_supported_api_version))
+    return ok(answers.ConfigV1(config.default_branch, config.max_supported_api_version))
 
 
 @endpoint(
@@ -40,7 +41,7 @@ def get_config(call: Call) -> Answer:
     "/trees",
     "List branches and tags",
     query=(FETCH, FILTER, MAX_RECORDS, PAGE_TOKEN),
-    gives=v1_answers.ReferencesV1,
+    gives=answers.ReferencesV1,
 )
 def list_references(call: Call) -> Answer:
     query = call.query
@@ -50,14 +51,14 @@ def list_references(call: Call) -> Answer:
     def work() -> Response:
         page = call.service.references.list(fetch_all=all, filter=filter, limit=limit, token=token)
         shown = tuple(map(ReferenceV1.of, page.items))
-        return ok(v1_answers.ReferencesV1(page.token, shown, page.token is not None))
+        return ok(answers.ReferencesV1(page.token, shown, page.token is not None))
 
     return call.in_thread(work)
 
 
-@endpoint("GET", "/trees/tree", "Get the default branch", gives=v1_answers.ReferenceV1)
+@endpoint("GET", "/trees/tree", "Get the default branch", gives=answers.ReferenceV1)
 def get_default_branch(call: Call) -> Answer:
-    return _reference(call, call.service.repository.default_branch, fetch_all=False)
+    return _reference(call, call.service.default_branch, fetch_all=False)
 
 
 @endpoint(
@@ -66,7 +67,7 @@ def get_default_branch(call: Call) -> Answer:
     "Create a branch or tag",
     query=(Parameter("sourceRefName", "The reference that the hash is on."),),
     takes=bodies.ReferenceBody,
-    gives=v1_answers.ReferenceV1,
+    gives=answers.ReferenceV1,
     errors=(404, 409),
 )
 def create_reference(call: Call) -> Answer:
@@ -88,7 +89,7 @@ def create_reference(call: Call) -> Answer:
     "/trees/tree/{name}",
     "Get a branch or tag",
     query=(FETCH,),
-    gives=v1_answers.ReferenceV1,
+    gives=answers.ReferenceV1,
     errors=(404,),
 )
 def get_reference(call: Call) -> Answer:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from morag.api import answers, bodies
-from morag.api.answers import AddedContent, ReferenceView
+from morag.api import bodies
 from morag.api.call import ok, ok_at
 from morag.api.checks import Checks
 from morag.api.headers import with_headers
 from morag.api.reading import options_of
+from morag.api.v2 import answers
+from morag.api.v2.answers import AddedContent, ReferenceView
 from morag.api.v2.declared import endpoint
 from morag.model.merging import MergeResult
 from morag.model.meta import CommitMeta
@@ -92,11 +93,12 @@ def transplant(call: Call) -> Answer:
     body = bodies.TRANSPLANT.read(call.request.body)
     with Checks("transplantCommitsIntoBranch") as check:
         check.ref_spec("branch", call.parameters["branch"])
-        check.is_there("transplant", body)
         if body is not None:
             check.source_name("transplant.fromRefName", body.from_ref_name)
             check.no_empty_text("transplant.message", body.message)
             check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
+    with Checks("transplantCommitsIntoBranch") as check:  # Not told beside others, as ever.
+        check.is_there("transplant", body)
     assert body is not None, "checked"
     target, name = call.target("branch"), body.from_ref_name
     hashes = [Asked(name, hash) for hash in body.hashes_to_transplant or ()]

@@ -46,9 +46,9 @@ def get_repository_config(call: Call) -> Answer:
     errors=(415,),
 )
 def update_repository_config(call: Call) -> Answer:
-    body = bodies.CONFIG.read(call.request.body)
-    if body is None and call.request.header(b"content-type") is None:
+    if call.request.header(b"content-type") is None:  # Elsewhere it may be left out.
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
+    body = bodies.CONFIG.read(call.request.body)
     with Checks("updateRepositoryConfig") as check:
         check.is_there("repositoryConfigUpdate", body)
     assert body is not None, "checked"

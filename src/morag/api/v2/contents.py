@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api import answers, bodies
-from morag.api.answers import KeyedContent, ReferenceView
+from morag.api import bodies
 from morag.api.call import ok_at
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import key_in_path, key_of_text
+from morag.api.v2 import answers
+from morag.api.v2.answers import KeyedContent, ReferenceView
 from morag.api.v2.declared import FOR_WRITE, WITH_DOC, endpoint
 
 if TYPE_CHECKING:

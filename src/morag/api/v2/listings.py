@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api import answers
-from morag.api.answers import LogEntryView, ReferenceView
 from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
+from morag.api.v2 import answers
+from morag.api.v2.answers import LogEntryView, ReferenceView
 from morag.api.v2.declared import (
     KEY,
     MAX_KEY,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import answers, bodies
-from morag.api.answers import ReferenceView
+from morag.api import bodies
 from morag.api.call import ok, ok_at
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.reading import asked_by
+from morag.api.v2 import answers
+from morag.api.v2.answers import ReferenceView
 from morag.api.v2.declared import MAX_RECORDS, PAGE_TOKEN, TYPE, endpoint
 from morag.errors import BadRequest
 from morag.model.names import NAME_RULE

@@ -76,10 +76,10 @@ def _parsed(source: str) -> Parsed:
         trouble = _TROUBLE.search(message)
         if trouble is None:
             raise BadRequest(f"Filter cannot be read: {_plain(message)}") from None
-        raise BadRequest(
-            f"Filter cannot be read at line {trouble['line']}, column {trouble['column']}: "
-            f"{trouble['what']}"
-        ) from None
+        where = f" at line {trouble['line']}, column {trouble['column']}"
+        if int(trouble["line"]) > source.count("\n") + 1:
+            where = ""  # The library counts one back from zero where it means no place.
+        raise BadRequest(f"Filter cannot be read{where}: {_plain(trouble['what'])}") from None
     return read_tree(tree)
 
 

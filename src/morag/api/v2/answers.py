@@ -137,6 +137,13 @@ class RefLog(Struct, frozen=True, rename="camel"):
     has_more: bool
 
 
+class Splits(Struct, frozen=True):
+    """A commit, and the keys that start its second range, its third one, and so on."""
+
+    reference: ReferenceView
+    keys: tuple[ContentKey, ...]
+
+
 def deletes_first(operations: tuple[Put | Delete, ...]) -> list[Put | Delete]:
     """The order that clients know: both groups by key, deletes before puts."""
     return sorted(operations, key=lambda operation: isinstance(operation, Put))

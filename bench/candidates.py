@@ -1,5 +1,8 @@
-"""What an HTTP server costs by itself: `python -m tests.server.candidates [NAME ...]`.
+"""What an HTTP server costs by itself: the figures behind the choice of one.
 
+    .venv/bin/python -m bench.candidates [Morag] ["uvicorn, ASGI"] ["Granian, RSGI"] ...
+
+Without names all of them run, half a minute each, on the machine's own loopback.
 Each candidate gives the same answer; one process with raw sockets asks, over 8 and 64 connections
 that are kept. They take turns, and of several slices the best counts: whatever else runs on the
 machine only makes them worse. Granian has to be installed for it.
@@ -41,7 +44,7 @@ REQUESTS: Final = {
 SLICES: Final = 8
 SLICE_SECONDS: Final = 1.0
 START_SECONDS: Final = 30
-HERE: Final = "tests.server.candidates"
+HERE: Final = "bench.candidates"
 GRANIAN: Final = (
     "granian --workers 1 --loop uvloop --no-ws --log-level error --port PORT --interface"
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from morag.api.answers import deletes_first
+from morag.api.v2.answers import deletes_first
 from morag.model.content import Content, Namespace
 from morag.model.keys import ContentKey
 from morag.model.listed import Diff

@@ -1,0 +1,153 @@
+"""Writing a batch: all its commits at once, and the only place where a branch moves forward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from morag.backend.base import UNIQUE_KIND
+from morag.errors import BadRequest, MoragError, ReferenceNotFound, RetriesExhausted, StoreBusy
+from morag.logic import history
+from morag.model.names import full_name
+from morag.persist.persist import UniqueTaken
+from morag.versions.tickets import Attempt, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.backend.base import ObjId, Ref, Row
+    from morag.logic.references import References
+    from morag.logic.reflog import RefLog
+    from morag.logic.retry import Retries
+    from morag.persist.objects import Commit, Obj
+    from morag.persist.persist import Persist
+
+
+class BatchWriter:
+    """Writes batches: the only place where a branch moves forward."""
+
+    def __init__(
+        self, persist: Persist, references: References, ref_log: RefLog, retries: Retries
+    ) -> None:
+        self._persist = persist
+        self._references = references
+        self._ref_log = ref_log
+        self._retries = retries
+
+    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
+        """Settle every ticket of the batch."""
+        name = full_name("BRANCH", branch)
+        pending: BaseException | None = None
+        tries = _Tries()
+        try:
+            for _ in self._retries.attempts(batch[0].request.operation.value.lower()):
+                try:
+                    ref = self._references.find(name)
+                    if ref is None:
+                        raise self._no_such_branch(branch)
+                    if self._write_once(ref, batch, tries):
+                        return
+                except UniqueTaken as taken:
+                    tries.claims -= taken.ids
+                    for ticket in batch:
+                        ticket.request.forget(taken.ids)
+                except StoreBusy as busy:
+                    pending = busy
+        except RetriesExhausted as exhausted:
+            raise exhausted from pending
+
+    def _no_such_branch(self, name: str) -> MoragError:
+        if self._references.find(full_name("TAG", name)) is not None:
+            return BadRequest(f"'{name}' is a tag; only a branch can be changed")
+        return ReferenceNotFound.named(name)
+
+    def _write_once(self, ref: Ref, batch: Sequence[Ticket], tries: _Tries) -> bool:
+        """False if another server moved the reference: the batch is to be tried on the new head."""
+        for last, outcomes in tries.unsettled:
+            # It was published after all, but we could not see it then. Not a second time!
+            if history.was_published(self._persist, last, ref.pointer):
+                _settle(outcomes)
+                return True
+        head = history.head_commit(self._persist, ref.pointer)
+        outcomes = []
+        objects: list[Obj] = []
+        rows: list[Row] = []
+        commits: list[Commit] = []
+        try:
+            for ticket in batch:
+                try:
+                    attempt = ticket.request.attempt(head)
+                    new = self._persist.encoded(attempt.objects)
+                except Exception as failure:  # noqa: BLE001 - it fails this ticket alone.
+                    outcomes.append((ticket, failure))
+                    continue
+                outcomes.append((ticket, attempt))
+                if attempt.commits:
+                    # The next request builds on this commit, which nobody else can read yet.
+                    self._persist.stage(attempt.objects)
+                    objects += attempt.objects
+                    rows += new
+                    commits += attempt.commits
+                    head = attempt.commits[-1]
+            if commits:
+                tries.unsettled.append((commits[-1], outcomes))
+                if not self._publish(ref, batch, commits, objects, rows, tries):
+                    return False
+        finally:
+            self._persist.unstage(objects)
+        _settle(outcomes)
+        return True
+
+    def _publish(
+        self,
+        ref: Ref,
+        batch: Sequence[Ticket],
+        commits: Sequence[Commit],
+        objects: Sequence[Obj],
+        rows: Sequence[Row],
+        tries: _Tries,
+    ) -> bool:
+        rows = self._without_own_claims(rows, tries)
+        last = commits[-1]
+        who = ", ".join(dict.fromkeys(t.request.who for t in batch if t.request.who))
+        operation = batch[0].request.operation
+        line = self._ref_log.line(ref.name, operation, ref.pointer, last.id, who, len(commits))
+        try:
+            if self._persist.publish(objects, ref, last.id, [line], rows) is not None:
+                return True
+        except UniqueTaken:
+            raise
+        except Exception:
+            # The reply is lost, but perhaps not the deed.
+            if history.is_published(self._persist, ref.name, last):
+                return True
+            raise
+        return history.is_published(self._persist, ref.name, last)
+
+    def _without_own_claims(self, rows: Sequence[Row], tries: _Tries) -> Sequence[Row]:
+        """A claim that an earlier try of ours has stored must not stand in our way now."""
+        claims = {row.id for row in rows if row.kind == UNIQUE_KIND}
+        own = claims & tries.claims
+        tries.claims |= claims
+        stored = self._persist.find(list(own)) if own else {}
+        return [row for row in rows if row.id not in stored] if stored else rows
+
+
+_Outcomes: TypeAlias = list[tuple[Ticket, Attempt | Exception]]
+
+
+class _Tries:
+    """What became of a batch so far: tries that may have been published, and ids they claimed."""
+
+    __slots__ = ("claims", "unsettled")
+
+    def __init__(self) -> None:
+        self.unsettled: list[tuple[Commit, _Outcomes]] = []
+        self.claims: set[ObjId] = set()
+
+
+def _settle(outcomes: _Outcomes) -> None:
+    for ticket, outcome in outcomes:
+        if isinstance(outcome, Attempt):
+            ticket.succeed(outcome.result)
+        else:
+            ticket.fail(outcome)

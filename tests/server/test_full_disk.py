@@ -1,0 +1,130 @@
+"""A disk without room: who commits is told so, who reads is served, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import suppress
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import morag
+from tests.serving import Answer, Served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DISK: Final = "size=32m"
+PIECE: Final = bytes(4096)
+KINDS: Final = ["rocksdb", "sqlite"]
+JSON: Final = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(directory)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small disk cannot be mounted here: {error}")
+    yield directory
+    subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("ab", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(PIECE)
+
+
+def commit(server: Served, message: str) -> Answer:
+    """One that does not fit into what is left of a page."""
+    head = json.loads(server.ask("GET", "/api/v2/trees/main").body)["reference"]["hash"]
+    table = {
+        "type": "ICEBERG_TABLE",
+        "metadataLocation": 20_000 * "x",
+        "snapshotId": 1,
+        "schemaId": 1,
+        "specId": 1,
+        "sortOrderId": 1,
+    }
+    body = {
+        "commitMeta": {"message": message},
+        "operations": [{"type": "PUT", "key": {"elements": [message]}, "content": table}],
+    }
+    path = f"/api/v2/trees/main@{head}/history/commit"
+    return server.ask("POST", path, json.dumps(body).encode(), JSON)
+
+
+def messages(store: str) -> list[str]:
+    with morag.open(store) as repo:
+        return [entry.meta.message for entry in repo.history.log("main")]
+
+
+def commit_until_full(server: Served, disk: Path) -> tuple[list[str], Answer]:
+    """What was acknowledged, newest first, and the first answer that refuses."""
+    done: list[str] = []
+    assert commit(server, "first").status == 200
+    done.append("first")
+    fill(disk)
+    while (answer := commit(server, message := f"c{len(done)}")).status == 200:
+        done.insert(0, message)
+    return done, answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk_is_told_until_there_is_room_again(
+    kind: str, tmp_path: Path, disk: Path
+) -> None:
+    store = f"{kind}:{disk / 'store'}"
+    with Served(tmp_path, store=store) as server:
+        done, refused = commit_until_full(server, disk)
+        told = json.loads(refused.body)
+        assert (refused.status, told["errorCode"]) == (503, "SERVICE_UNAVAILABLE")
+        assert f"The store '{disk / 'store'}' cannot write" in told["message"]
+        assert "Make room on its disk" in told["message"]
+        assert refused.headers["retry-after"] == "1"
+
+        (line,) = server.errors().splitlines()
+        assert line.startswith("POST /api/v2/trees/main@")
+        assert line.endswith(told["message"])
+
+        for _ in range(2):
+            ready = server.ask("GET", "/health/ready")
+            assert ready.status == 503
+            assert "cannot write" in json.loads(ready.body)["reason"]
+            assert commit(server, "refused").status == 503
+        assert server.ask("GET", "/health/live").status == 200
+        assert server.ask("GET", "/api/v2/trees/main/history").status == 200
+
+        (disk / "filler").unlink()
+        while server.ask("GET", "/health/ready").status != 200:  # RocksDB looks every 5 seconds.
+            sleep(0.1)
+        assert commit(server, "last").status == 200
+        assert server.ask("GET", "/health/ready").status == 200
+    assert messages(store) == ["last", *done]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_on_a_full_disk_ends_in_peace_and_loses_nothing(
+    kind: str, tmp_path: Path, disk: Path
+) -> None:
+    store = f"{kind}:{disk / 'store'}"
+    with Served(tmp_path, store=store) as server:
+        done, _ = commit_until_full(server, disk)
+    assert "Traceback" not in server.errors()
+    (disk / "filler").unlink()
+    assert messages(store) == done
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_is_full_from_the_start(kind: str, disk: Path) -> None:
+    fill(disk)
+    with pytest.raises(morag.ServiceUnavailable, match=r"cannot write .*(full|No space)"):
+        morag.open(f"{kind}:{disk / 'store'}")
