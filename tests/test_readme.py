@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[1]
 _EXAMPLE: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
-_BY_CLIENT, _IN_PROCESS = _EXAMPLE.findall((_ROOT / "README.md").read_text())
+# The one on Spark is run by tests/clients: it takes Iceberg's jar.
+_, _BY_CLIENT, _IN_PROCESS = _EXAMPLE.findall((_ROOT / "README.md").read_text())
 
 
 def test_the_client_talks_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

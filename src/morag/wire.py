@@ -55,8 +55,7 @@ def signed(value: int) -> int:
 
 
 def int_field(number: int, value: int) -> bytes:
-    """Of a message with fewer than 16 fields."""
-    return _SMALL[number << 3] + varint(value)
+    return varint(number << 3) + varint(value)
 
 
 def bytes_field(number: int, data: bytes) -> bytes:

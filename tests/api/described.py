@@ -70,11 +70,12 @@ class Described:
         assert (body is not None) == ("requestBody" in operation)
         assert body is None or status >= 300 or self.fits(id, body)
         values = iter(path)
+        sent = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
         response = self.ask(
             method,
             re.sub(r"{\w+}", lambda _: quote(next(values), safe=""), template),
             urlencode(query or {}, doseq=True),
-            tuple((k.lower().encode(), v.encode()) for k, v in (headers or {}).items()),
+            tuple((k.lower().encode(), v.encode()) for k, v in sent.items()),
             b"" if body is None else json.dumps(body).encode(),
         )
         assert next(values, None) is None, "more values than parameters"

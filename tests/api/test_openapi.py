@@ -114,6 +114,7 @@ def test_every_operation_answers_as_described(api: Described) -> None:
     _change(api, head, dev)
 
     api("getRefLogMorag", query={"max-records": 3})
+    api("getSplitsMorag", "main", query={"parts": 3})
     assert api.succeeded == api.operations.keys()
 
 

@@ -403,6 +403,19 @@ class CatalogContract:
         assert [entry.meta.hash for entry in rest.items] == hashes[4:]
         assert rest.token is None
 
+    def test_a_place_is_found_before_it_is_read(self, catalog: Catalog, branch: str) -> None:
+        first, second = add(catalog, branch, "a"), add(catalog, branch, "b")
+        for at, hash in (
+            (branch, second),
+            (f"{branch}~1", first),
+            (f"{branch}@{first}", first),
+            (f"@{second}^1", first),
+            (f"@{NO_ANCESTOR}", NO_ANCESTOR),
+        ):
+            assert catalog.resolve(at).hash == hash
+        with pytest.raises(ReferenceNotFound):
+            catalog.resolve(f"{branch}-not")
+
     def test_several_steps_are_taken_in_turn(self, catalog: Catalog, branch: str) -> None:
         hashes = [add(catalog, branch, f"t{number}") for number in range(6)][::-1]
         moment = catalog.history.log(f"@{hashes[1]}").page(1).items[0].meta.commit_time

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from morag import BadRequest, Repository
+from morag import BadRequest, ContentKey, Put, ReferenceNotFound, Repository
 from morag.client import Client
-from tests.client.contract import NO_ANCESTOR, Catalog, CatalogContract, ClientContract, add
+from tests.client.contract import (
+    CONTENTS,
+    NO_ANCESTOR,
+    Catalog,
+    CatalogContract,
+    ClientContract,
+    add,
+)
 from tests.serving import Served
 
 if TYPE_CHECKING:
@@ -38,6 +45,18 @@ class TestInProcess(CatalogContract):
 
 
 class TestMorag(ClientContract):
+    def test_a_commit_is_split_into_ranges_of_keys(self, client: Client, branch: str) -> None:
+        assert client.contents.splits(branch, 4) == ()
+        puts = [Put(ContentKey.of(f"t{n:04}"), CONTENTS["table"]) for n in range(1000)]
+        client.commit(branch, puts, "many")
+        cuts = client.contents.splits(branch, 4)
+        assert len(cuts) == 3 and list(cuts) == sorted(cuts)
+        assert client.contents.splits(f"{branch}~1", 4) == ()
+        with pytest.raises(ReferenceNotFound):
+            client.contents.splits(f"{branch}-not", 4)
+        with pytest.raises(BadRequest, match="at least one part"):
+            client.contents.splits(branch, 0)
+
     def test_the_ref_log_has_every_move(self, client: Client, branch: str) -> None:
         head = add(client, branch, "t")
         client.references.create_tag(f"{branch}-tag", branch)

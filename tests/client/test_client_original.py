@@ -31,6 +31,11 @@ class TestOriginal(ClientContract):
         with pytest.raises(NotOffered, match="keeps no ref-log"):
             client.references.moves()
 
+    def test_splits_are_not_offered(self, client: Client, branch: str) -> None:
+        add(client, branch, "a")
+        with pytest.raises(NotOffered, match="does not split keys"):
+            client.contents.splits(branch, 4)
+
     def test_a_filter_that_fails_is_the_servers_fault(self, client: Client, branch: str) -> None:
         add(client, branch, "a")
         with pytest.raises(UnexpectedAnswer, match="divide by zero") as raised:

@@ -22,7 +22,7 @@ _SPARK = find_spec("pyspark") is not None and not _SPARK35
 
 collect_ignore_glob = [
     *([] if find_spec("pynessie") else ["test_pynessie_*.py"]),
-    *([] if _SPARK else ["test_spark.py", "test_publish.py"]),
+    *([] if _SPARK else ["test_spark.py", "test_publish.py", "test_diffs.py"]),
     *([] if _SPARK35 else ["test_spark35.py"]),
 ]
 

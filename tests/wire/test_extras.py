@@ -80,6 +80,29 @@ def test_the_ref_log_is_read_page_by_page(talk: Talk) -> None:
     assert commits[0]["hashBefore"] == commits[1]["hashAfter"]
 
 
+def test_a_commit_is_split_into_ranges_of_keys() -> None:
+    small = Settings(
+        max_incremental_index_bytes=1024, min_index_segment_bytes=512, max_index_segment_bytes=2048
+    )
+    with morag.open("memory:", small) as repository:
+        talk = Talk(repository)
+        told = talk.get("/morag/v1/trees/main/splits").json
+        assert (told["reference"]["name"], told["keys"]) == ("main", [])
+        talk.commit("main", *[put(f"t{n:03}") for n in range(400)])
+        told = talk.get("/morag/v1/trees/-/splits", parts=4).json
+        head = {"type": "BRANCH", "name": "main", "hash": talk.head("main")}
+        assert told["reference"] == head
+        keys = [key["elements"] for key in told["keys"]]
+        assert len(keys) == 3 and keys == sorted(keys) and keys[0] > ["t000"]
+        before = talk.get("/morag/v1/trees/main~1/splits").json
+        assert before["keys"] == []
+
+
+@pytest.mark.parametrize(("ref", "status"), [("nowhere", 404), ("main@zz", 400)])
+def test_what_is_not_there_is_not_split(talk: Talk, ref: str, status: int) -> None:
+    assert talk.get(f"/morag/v1/trees/{ref}/splits").status == status
+
+
 def test_without_namespace_validation_no_spec_version_is_claimed() -> None:
     with morag.open("memory:", Settings(namespace_validation=False)) as repository:
         talk = Talk(repository)

@@ -116,7 +116,7 @@ def decode_row(id: ObjId, message: bytes) -> Row:
     at, end = _inner(id, message)
     kind, data, version = _KINDS.get(message[0]), message[:end], None
     try:
-        micros = signed(read_varint(message, end + 1)[0]) if end < len(message) else 0
+        micros = _micros(message[end + 1 :]) if end < len(message) else 0
         if kind is None:
             kind, data, version = _custom(message[at:end], data)
     except (IndexError, ValueError) as error:
@@ -197,6 +197,11 @@ def _previous_pointer(message: bytes) -> PreviousPointer:
 @lru_cache(maxsize=64)  # The rows of one commit share their time.
 def _referenced(micros: int) -> bytes:
     return _REFERENCED + varint(micros)
+
+
+@lru_cache(maxsize=64)
+def _micros(referenced: bytes) -> int:
+    return signed(read_varint(referenced, 0)[0])
 
 
 def _inner(id: ObjId, message: bytes) -> tuple[int, int]:

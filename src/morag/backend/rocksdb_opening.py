@@ -89,7 +89,8 @@ def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
             raise StoreUrlInvalid(f"There is no RocksDB store in '{path}'; name its directory")
     except OSError as error:
         raise _unusable(path, error) from error
-    options = _options(Cache(32 * _MIB), memtable_bytes=16 * _MIB)
+    # Whoever reads everything meets each block many times, at keys that are in no order.
+    options = _options(Cache(128 * _MIB), memtable_bytes=16 * _MIB)
     options.set_max_open_files(-1)
     notes = TemporaryDirectory(prefix="morag-rocksdb-")
     try:

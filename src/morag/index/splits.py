@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from morag.index.layered import CommitIndex
+
+_FEW: Final = 64  # Entries that count as much as a stripe does.
 
 
 def split_keys(index: CommitIndex, parts: int) -> list[bytes]:
     """Where to cut for at most `parts` ranges of about the same size; each key starts a range.
 
-    Stripes are of about the same size, and a range is a run of whole ones: nothing but their
-    directory is read. What is small enough for one stripe stays in one piece.
+    Stripes are of about the same size; what a large commit added has not been put into stripes
+    yet. Nothing but the directory of stripes is read. What is small stays in one piece.
     """
-    firsts = [stripe.first for stripe in index.directory.stripes]
-    parts = min(parts, len(firsts))
-    return [firsts[part * len(firsts) // parts] for part in range(1, parts)]
+    stripes = [stripe.first for stripe in index.directory.stripes]
+    starts = sorted({*stripes, *index.incremental.keys[_FEW::_FEW]})
+    parts = min(parts, len(starts) + (not stripes))
+    return [starts[part * len(starts) // parts] for part in range(1, parts)]

@@ -111,7 +111,7 @@ def _contents(persist: Persist, ops: Sequence[bytes]) -> list[Content]:
 # of the object, of the value, of the state and of the location.
 _NUMBER: Final = rb"([\x80-\xff]*+[\x00-\x7f])"
 _TABLE: Final = re.compile(
-    rb"\x22" + _NUMBER + rb"\x0a\x24.{36}\x10\x01\x1a" + _NUMBER + rb"\x12" + _NUMBER +
+    rb"\x22" + _NUMBER + rb"\x0a\x24(.{36})\x10\x01\x1a" + _NUMBER + rb"\x12" + _NUMBER +
     rb"(?:\x08" + _NUMBER + rb")?(?:\x10" + _NUMBER + rb")?(?:\x18" + _NUMBER + rb")?"
     rb"(?:\x20" + _NUMBER + rb")?\x2a" + _NUMBER + rb"(.*)\x2a\x24(.{36})",
     re.DOTALL,
@@ -136,24 +136,25 @@ def _table(data: bytes) -> IcebergTable | None:
     found = _TABLE.fullmatch(data)
     if found is None:
         return None
-    size, value_size, state_size, snapshot, *numbers, location_size, location, id = found.groups()
+    size, same_id, value_size, state_size, *numbers, location_size, location, id = found.groups()
+    snapshot, schema, spec, sort_order = numbers
     rest = len(data) - _HEAD - len(size) - len(value_size)
     try:
-        schema, spec, sort_order = [_NUMBERS[number] for number in numbers]
         if (
             _NUMBERS[location_size] != len(location)
+            or same_id != id
             or _NUMBERS[state_size] != rest - 1 - len(state_size) - _TAIL
             or _NUMBERS[value_size] != rest
             or _NUMBERS[size] != len(data) - 1 - len(size)
         ):
             return None
-    except KeyError:  # Larger than usual.
+        return IcebergTable(
+            id=id.decode(),
+            metadata_location=location.decode(),
+            snapshot_id=0 if snapshot is None else signed(read_varint(snapshot, 0)[0]),
+            schema_id=_NUMBERS[schema],
+            spec_id=_NUMBERS[spec],
+            sort_order_id=_NUMBERS[sort_order],
+        )
+    except (KeyError, ValueError):  # Larger than usual, or damaged.
         return None
-    return IcebergTable(
-        id=id.decode(),
-        metadata_location=location.decode(),
-        snapshot_id=0 if snapshot is None else signed(read_varint(snapshot, 0)[0]),
-        schema_id=schema,
-        spec_id=spec,
-        sort_order_id=sort_order,
-    )

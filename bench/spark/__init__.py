@@ -1,0 +1,1 @@
+"""What Spark jobs cost."""

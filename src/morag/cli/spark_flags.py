@@ -1,0 +1,166 @@
+"""The flags that all Spark jobs have, and what they lead to: a session, a catalog, a result."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from morag.cli.main import Misuse
+from morag.cli.spark_shown import json_lines, rule
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from morag.spark.opening import Origin
+    from morag.spark.progress import Progress, Telling
+
+_QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
+_SHOWN: Final = 1000
+
+
+def add_flags(parser: argparse.ArgumentParser, catalog: bool = True) -> None:
+    if catalog:
+        add_catalog_flags(parser)
+    group = parser.add_argument_group("Spark")
+    group.add_argument("--master", metavar="URL", help="where Spark runs [local[*]]")
+    group.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[])
+    group.add_argument("--jars", metavar="PATH,...", default="", help="jars that Spark is to load")
+    group.add_argument("--quiet", action="store_true", help="tell no progress, but what went wrong")
+
+
+def add_catalog_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("catalog")
+    group.add_argument("--uri", metavar="URL", help="a server, like http://127.0.0.1:19120")
+    group.add_argument("--store", metavar="URL", help="or a store, like rocksdb:./morag-data")
+    group.add_argument("--token-file", metavar="PATH", help="a file with the server's bearer token")
+    group.add_argument("--ca-file", metavar="PATH", help="certificates to trust the server by")
+    group.add_argument("--repository-id", metavar="ID", default="", help="which one of the store")
+
+
+def add_lake_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--files",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of PyIceberg for reaching files, like s3.endpoint=http://127.0.0.1:9000",
+    )
+
+
+def add_output_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="one JSON object per line")
+    group.add_argument("--output", metavar="PATH", help="write all rows there, as Parquet")
+    group.add_argument(
+        "--limit", metavar="ROWS", type=_count, default=_SHOWN, help=f"show so many [{_SHOWN}]"
+    )
+
+
+def origin_of(arguments: argparse.Namespace) -> Origin:
+    from morag.spark.opening import Origin
+
+    if (arguments.uri is None) == (arguments.store is None):
+        raise Misuse("name the catalog by --uri or by --store")
+    token = None
+    if arguments.token_file is not None:
+        try:
+            token = Path(arguments.token_file).read_text().strip()
+        except OSError as error:
+            raise Misuse(f"--token-file cannot be read: {error}") from None
+    return Origin(
+        uri=arguments.uri,
+        store=arguments.store,
+        repository_id=arguments.repository_id,
+        token=token,
+        ca_file=arguments.ca_file,
+    )
+
+
+@contextmanager
+def session_of(arguments: argparse.Namespace) -> Iterator[SparkSession]:
+    from morag.spark.running import running
+
+    given = pairs("--conf", arguments.conf)
+    jars = [jar for jar in arguments.jars.split(",") if jar]
+    master = arguments.master or (None if "spark.master" in given else "local[*]")
+    with running(master, jars, _QUIET | given) as spark:
+        yield spark
+
+
+def pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misuse(f"{flag} is given as NAME=VALUE, not {text!r}")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def telling(arguments: argparse.Namespace) -> Iterator[Telling | None]:
+    """Progress on standard error: one line that changes where somebody looks, else a line per stage
+    and, now and then, one in between."""
+    if arguments.quiet:
+        yield None
+        return
+    line = _Line(sys.stderr.isatty())
+    try:
+        yield line.tell
+    finally:
+        line.end()
+
+
+class _Line:
+    def __init__(self, changes: bool) -> None:
+        self._changes = changes
+        self._stage = ""
+        self._tenth = -1
+
+    def tell(self, progress: Progress) -> None:
+        if self._changes:
+            sys.stderr.write(f"\r\x1b[2K{progress}")
+            sys.stderr.flush()
+            return
+        tenth = 10 * progress.done // progress.total if progress.total else 0
+        if (progress.stage, tenth) != (self._stage, self._tenth):
+            self._stage, self._tenth = progress.stage, tenth
+            sys.stderr.write(f"{progress}\n")
+
+    def end(self) -> None:
+        if self._changes:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+
+def show(
+    arguments: argparse.Namespace,
+    frame: DataFrame,
+    text: Callable[[Sequence[Row]], str] = rule,
+) -> None:
+    """The rows as they were asked for. Only those that are shown come to this process."""
+    if arguments.output is not None:
+        frame.write.mode("overwrite").parquet(arguments.output)
+        sys.stderr.write(f"written to {arguments.output}\n")
+        return
+    rows = frame.limit(arguments.limit + 1).collect()
+    shown = rows[: arguments.limit]
+    sys.stdout.write(json_lines(shown) if arguments.json else text(shown))
+    if len(rows) > arguments.limit:
+        sys.stderr.write(f"only the first {arguments.limit}: see --limit and --output\n")
+
+
+def options_of_files(arguments: argparse.Namespace) -> Mapping[str, str]:
+    return pairs("--files", arguments.files)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is not a number of rows")
+    return int(text)

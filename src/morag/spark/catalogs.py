@@ -1,0 +1,120 @@
+"""The Iceberg catalog of a session that shows a branch, and pointing it at another one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from morag.spark.errors import CannotRun
+from morag.spark.opening import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+_PREFIX: Final = "spark.sql.catalog."
+_IMPLEMENTATION: Final = "org.apache.iceberg.nessie.NessieCatalog"
+
+
+class LakeCatalog(Struct, frozen=True):
+    """A catalog of a session, by its name in SQL, with its settings."""
+
+    name: str
+    settings: dict[str, str]
+
+    @classmethod
+    def of(cls, spark: SparkSession, name: str | None) -> LakeCatalog:
+        """The catalog of that name; by default the only one that there is."""
+        found = _nessie_catalogs(spark.conf.getAll)
+        if name is None and len(found) == 1:
+            (name,) = found
+        if name is None:
+            listed = f"name one of {', '.join(sorted(found))}" if found else _how_to_set("lake")
+            raise CannotRun(f"The session has {len(found) or 'no'} Nessie catalogs: {listed}")
+        if name not in found:
+            raise CannotRun(f"The session has no Nessie catalog '{name}': {_how_to_set(name)}")
+        return cls(name, found[name])
+
+    def origin(self) -> Origin:
+        """The server behind the catalog."""
+        uri = self.settings.get("uri")
+        if uri is None:
+            raise CannotRun(f"Catalog '{self.name}' names no server: {_how_to_set(self.name)}")
+        uri = uri.rstrip("/")
+        if uri.endswith("/api/v1"):  # The same server has both versions.
+            uri = uri.removesuffix("v1") + "v2"
+        return Origin(uri=uri, token=self.settings.get("authentication.token"))
+
+    @contextmanager
+    def at(self, spark: SparkSession, ref: str) -> Iterator[None]:
+        """Let the catalog show another reference, as long as the `with` block."""
+        setting = f"{_PREFIX}{self.name}.ref"
+        before = self.settings.get("ref")
+        spark.conf.set(setting, ref)
+        load_again(spark)
+        try:
+            yield
+        finally:
+            if before is None:
+                spark.conf.unset(setting)
+            else:
+                spark.conf.set(setting, before)
+            load_again(spark)
+
+
+def load_again(spark: SparkSession) -> None:
+    """Have the session make its catalogs anew when they are next used.
+
+    It reads their settings only then. What it forgets beside them, the catalog and the namespace
+    in use, is set again; temporary views stay.
+    """
+    manager = _manager(spark)
+    catalog, namespace = manager.currentCatalog().name(), list(manager.currentNamespace())
+    manager.reset()
+    if not _uses(spark, catalog, *namespace):
+        _uses(spark, catalog)  # The namespace was made on the branch, and is not here.
+
+
+def _uses(spark: SparkSession, *names: str) -> bool:
+    """Whether what is named can be, and now is, in use."""
+    from pyspark.errors import AnalysisException  # Not at the top: errors say how to get PySpark.
+
+    try:
+        spark.sql("USE " + ".".join(f"`{name.replace('`', '``')}`" for name in names))
+    except AnalysisException:
+        return False
+    return True
+
+
+def _manager(spark: SparkSession) -> Any:
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        raise CannotRun(
+            "Spark Connect does not let a client point a catalog elsewhere: configure a catalog "
+            "whose 'ref' is the branch, or name tables like lake.db.`orders@etl`"
+        )
+    return session.sessionState().catalogManager()
+
+
+def _nessie_catalogs(conf: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    settings: dict[str, dict[str, str]] = {}
+    for key, value in conf.items():
+        name, _, setting = key.removeprefix(_PREFIX).partition(".")
+        if key.startswith(_PREFIX) and setting:
+            settings.setdefault(name, {})[setting] = value
+    return {name: given for name, given in settings.items() if _is_nessie(given)}
+
+
+def _is_nessie(settings: Mapping[str, str]) -> bool:
+    return settings.get("catalog-impl") == _IMPLEMENTATION or settings.get("type") == "nessie"
+
+
+def _how_to_set(name: str) -> str:
+    catalog = f"{_PREFIX}{name}"
+    return (
+        f"set {catalog} to org.apache.iceberg.spark.SparkCatalog, {catalog}.catalog-impl to "
+        f"{_IMPLEMENTATION} and {catalog}.uri to the server's, like http://127.0.0.1:19120/api/v2"
+    )

@@ -1,0 +1,180 @@
+"""What happened to the tables between two references, for people to read."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+
+from morag.errors import ContentNotFound
+from morag.model.content import Content, IcebergTable, type_name
+from morag.spark.comparing import compared
+from morag.spark.errors import CannotRun
+from morag.spark.files import Files
+from morag.spark.gc.spread import spread
+from morag.spark.rows import rows_between
+from morag.spark.states import state_of
+from morag.spark.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from morag.client import Client
+    from morag.model.keys import ContentKey
+    from morag.spark.gc.spread import Rows
+    from morag.spark.opening import Origin
+    from morag.spark.states import State
+    from morag.versions.repository import Repository
+
+_CONTENT: Final = msgspec.json.Decoder(Content)
+
+_DIFFERENCES: Final = (
+    "change STRING, key ARRAY<STRING>, old_key ARRAY<STRING>, content_type STRING, "
+    "content_id STRING, schema_changes ARRAY<STRING>, other_changes ARRAY<STRING>, "
+    "history STRING, operations ARRAY<STRING>, "
+    "from_rows BIGINT, to_rows BIGINT, from_files BIGINT, to_files BIGINT, "
+    "from_bytes BIGINT, to_bytes BIGINT, from_snapshot_id BIGINT, to_snapshot_id BIGINT, "
+    "from_metadata_location STRING, to_metadata_location STRING, problem STRING"
+)
+
+
+def diff(
+    spark: SparkSession,
+    origin: Origin,
+    from_ref: str,
+    to_ref: str,
+    *,
+    files: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """One row per content that differs, from metadata alone: no data file is read.
+
+    `change` is ADDED, REMOVED, CHANGED, RENAMED (then there is an `old_key`, and more may have
+    changed), or REPLACED, if the key holds another content by now. `history` and `operations` are
+    explained at `Comparison`; what could not be read is told as the `problem` of its row. `files`
+    are options of PyIceberg for reaching files, such as `s3.endpoint`.
+    """
+    listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
+    compare = partial(_compare, Files(dict(files or {})))
+    return spread(_paired(listed), compare, _DIFFERENCES)
+
+
+def changed_rows(
+    spark: SparkSession,
+    origin: Origin,
+    from_ref: str,
+    to_ref: str,
+    key: ContentKey,
+    *,
+    on: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of one table that differ; see `rows_between`. A table that was renamed is found by
+    its new key."""
+    with origin.open() as catalog:
+        old, new = _table(catalog, from_ref, key), _table(catalog, to_ref, key)
+        if old is None and new is not None:
+            old = _renamed(catalog, from_ref, to_ref, new)
+    if old is None and new is None:
+        raise ContentNotFound(f"Neither '{from_ref}' nor '{to_ref}' has a table '{key}'", key)
+    return rows_between(spark, old, new, on=on, files=files)
+
+
+def _paired(listed: DataFrame) -> DataFrame:
+    """Each content once: if it went under one key and came under another, it was renamed."""
+    both = F.col("change") == "CHANGED"
+    id = F.coalesce("to_content_id", "from_content_id")
+    # Nobody keeps a client from using an id twice: then the keys are paired in their order.
+    turn = F.row_number().over(Window.partitionBy("id", "change").orderBy("key"))
+    sides = listed.select(
+        id.alias("id"),
+        "change",
+        F.when(F.col("change") != "ADDED", F.col("key")).alias("old_key"),
+        F.when(F.col("change") != "REMOVED", F.col("key")).alias("new_key"),
+        "key",
+        "from_content",
+        "to_content",
+    ).select("*", turn.alias("turn"), both.alias("both"))
+    names = ("old_key", "new_key", "from_content", "to_content")
+    firsts = (F.first(name, ignorenulls=True).alias(name) for name in names)
+    return sides.groupBy("id", "both", "turn").agg(*firsts)
+
+
+def _compare(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        old, new = _decoded(row["from_content"]), _decoded(row["to_content"])
+        problems: list[str] = []
+        found = compared(_state(old, files, problems), _state(new, files, problems))
+        told = new or old
+        assert told is not None, "a difference has at least one side"
+        key = row["new_key"] or row["old_key"]
+        renamed = row["old_key"] is not None and row["old_key"] != key
+        yield (
+            _change(old, new, renamed),
+            key,
+            row["old_key"] if renamed else None,
+            type_name(told),
+            told.id,
+            list(found.schema_changes),
+            list(found.other_changes),
+            found.history,
+            list(found.operations),
+            found.old.rows,
+            found.new.rows,
+            found.old.files,
+            found.new.files,
+            found.old.size_bytes,
+            found.new.size_bytes,
+            getattr(old, "snapshot_id", None),
+            getattr(new, "snapshot_id", None),
+            getattr(old, "metadata_location", None),
+            getattr(new, "metadata_location", None),
+            "; ".join(problems) or None,
+        )
+
+
+def _change(old: Content | None, new: Content | None, renamed: bool) -> str:
+    if old is None:
+        return "ADDED"
+    if new is None:
+        return "REMOVED"
+    if renamed:
+        return "RENAMED"
+    return "CHANGED" if old.id == new.id else "REPLACED"
+
+
+def _state(content: Content | None, files: Files, problems: list[str]) -> State | None:
+    if content is None:
+        return None
+    try:
+        return state_of(content, files)
+    except (CannotRun, OSError) as error:
+        problems.append(str(error))
+        return None
+
+
+def _decoded(text: str | None) -> Content | None:
+    return None if text is None else _CONTENT.decode(text)
+
+
+def _table(catalog: Client | Repository, ref: str, key: ContentKey) -> IcebergTable | None:
+    try:
+        content = catalog.contents.get(ref, key)
+    except ContentNotFound:
+        return None
+    if not isinstance(content, IcebergTable):
+        raise CannotRun(f"'{key}' on '{ref}' is of type {type_name(content)} and has no rows")
+    return content
+
+
+def _renamed(
+    catalog: Client | Repository, from_ref: str, to_ref: str, table: IcebergTable
+) -> IcebergTable | None:
+    for each in catalog.contents.diff(from_ref, to_ref):
+        if isinstance(each.before, IcebergTable) and each.before.id == table.id:
+            return each.before
+    return None

@@ -1,0 +1,40 @@
+"""What went wrong inside Spark, in the words of whoever said it first."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from morag.spark.errors import CannotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The last line of a Python traceback, wherever in Java's own it stands.
+_OURS: Final = re.compile(r"^\s*morag\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
+_PYTHON: Final = re.compile(r"^\s*([\w.]*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def in_plain_words() -> Iterator[None]:
+    """Whatever Spark reports becomes CannotRun. What our own code said on an executor is all of it:
+    the traces around it lead nowhere."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise CannotRun(plain(str(error))) from error
+
+
+def plain(report: str) -> str:
+    ours = _OURS.search(report)
+    if ours is not None:
+        return ours[1]
+    python = _PYTHON.findall(report)
+    if python:
+        name, message = python[-1]
+        return f"Spark failed: {name}: {message}"
+    return f"Spark failed: {report.strip().partition(chr(10))[0]}"

@@ -1,0 +1,165 @@
+"""A run from its start: mark, expand, list, and find what nothing leads to."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from morag.client import Client
+from morag.model.configs import GarbageCollectorConfig
+from morag.model.durations import parse_duration
+from morag.model.times import instant_text
+from morag.spark.errors import CannotRun
+from morag.spark.files import Files, real
+from morag.spark.gc.expand import expand, live_metadata
+from morag.spark.gc.listing import find_locations, listed
+from morag.spark.gc.mark import contents_of
+from morag.spark.gc.plan import Plan
+from morag.spark.gc.policies import Policies
+from morag.spark.gc.records import Run
+from morag.spark.gc.roots import ROOTS, find_roots
+from morag.spark.gc.spread import frame_of
+from morag.spark.gc.sweep import find_orphans, sweep
+from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from morag.spark.gc.plan import Snapshots
+    from morag.spark.gc.sweep import Action
+    from morag.spark.opening import Origin
+    from morag.spark.progress import Telling
+    from morag.versions.repository import Repository
+
+_GRACE: Final = "P3D"
+
+
+def collect(
+    spark: SparkSession,
+    origin: Origin,
+    directory: str,
+    *,
+    cutoff: str | None = None,
+    cutoffs: Mapping[str, str] | None = None,
+    grace: str | None = None,
+    snapshots: Snapshots = "all",
+    dropped: bool = True,
+    locations: Sequence[str] = (),
+    ignore_missing: bool = False,
+    quarantine: str | None = None,
+    dry_run: bool = True,
+    action: Action = "quarantine",
+    files: Mapping[str, str] | None = None,
+    progress: Telling | None = None,
+    world: World | None = None,
+) -> Run:
+    """Find the files that nothing live leads to, and record them in a run below `directory`.
+
+    `cutoff` says how far back commits are live: NONE, a number of commits, a duration or a moment;
+    `cutoffs` says it per pattern of reference names. `grace` is how old a file must be to go. All
+    three default to the repository's configuration, and else to NONE and three days.
+
+    `snapshots` are those of the live metadata that keep their files: all, or the current one alone,
+    as the original has it. `dropped` looks also where tables were that are not live any more;
+    `locations` are further directories that hold nothing but files of this catalog. With
+    `ignore_missing`, metadata that is not there keeps no files alive; else nothing is removed while
+    some is missing.
+
+    Nothing is removed on a dry run: `sweep` the run later, as it is. Else the files are moved into
+    the `quarantine`, a directory on the same disk; on S3 it is in the same bucket by default.
+    `files` are options of PyIceberg for reaching files, such as `s3.endpoint`.
+    """
+    world = world or World()
+    now = world.clock_nanos()
+    with origin.open() as catalog:
+        config = _config(catalog)
+    policies = Policies.of(config, cutoff, cutoffs or {})
+    policies.check(now)
+    configured = None if config is None else config.new_files_grace_period
+    grace_nanos = parse_duration(grace or configured or _GRACE)
+    if grace_nanos < 0:
+        raise CannotRun("The grace period of new files must not be negative: they are being used")
+    plan = Plan(
+        id=_id(now, world),
+        origin=str(origin),
+        now_nanos=now,
+        policies=policies,
+        grace_nanos=grace_nanos,
+        snapshots=_checked(snapshots),
+        dropped=dropped,
+        locations=tuple(locations),
+        ignore_missing=ignore_missing,
+        quarantine=None if quarantine is None else real(quarantine),
+        records=_records(directory),
+    )
+    run = Run.start(spark, directory, plan, progress, world)
+    return _go_on(run, origin, dry_run, action, files, progress)
+
+
+def resume(
+    spark: SparkSession,
+    path: str,
+    origin: Origin,
+    *,
+    dry_run: bool = True,
+    action: Action = "quarantine",
+    files: Mapping[str, str] | None = None,
+    progress: Telling | None = None,
+) -> Run:
+    """Go on with a run that was stopped. Steps that were made stay as they are."""
+    return _go_on(Run(spark, path, progress), origin, dry_run, action, files, progress)
+
+
+def _go_on(
+    run: Run,
+    origin: Origin,
+    dry_run: bool,
+    action: Action,
+    files: Mapping[str, str] | None,
+    progress: Telling | None,
+) -> Run:
+    lake = Files(dict(files or {}))
+    whole = run.plan.dropped
+    run.once("refs", partial(_roots, run, origin))
+    run.once("contents", lambda: contents_of(run.spark, origin, run.roots(), whole=whole))
+    expand(run, live_metadata(run.contents, run.plan.snapshots), lake, "live")
+    run.once("locations", partial(find_locations, run, lake))
+    run.once("listed", partial(listed, run, lake))
+    run.once("orphans", partial(find_orphans, run))
+    if dry_run:
+        return run
+    return sweep(run.spark, run.path, origin, action=action, files=files, progress=progress)
+
+
+def _roots(run: Run, origin: Origin) -> DataFrame:
+    with origin.open() as catalog:
+        roots = find_roots(catalog, run.plan, dropped=run.plan.dropped)
+    return frame_of(run.spark, [root.row() for root in roots], ROOTS)
+
+
+def _config(catalog: Client | Repository) -> GarbageCollectorConfig | None:
+    if isinstance(catalog, Client):
+        return catalog.repository_config()
+    found = catalog.configs.get([GarbageCollectorConfig])
+    return found[0] if found else None
+
+
+def _records(directory: str) -> str:
+    try:
+        return real(directory)
+    except CannotRun:
+        return directory  # Spark may know more places than we do.
+
+
+def _checked(snapshots: Snapshots) -> Snapshots:
+    if snapshots not in ("all", "current"):
+        raise CannotRun(f"Snapshots that stay can be 'all' or 'current', but not '{snapshots}'")
+    return snapshots
+
+
+def _id(now: int, world: World) -> str:
+    """Sorts by time, and is a name on every file system."""
+    time = instant_text(now // 1_000_000_000 * 1_000_000_000).replace(":", "").replace("-", "")
+    return f"{time}-{world.new_uuid().hex()[:8]}"

@@ -1,0 +1,216 @@
+"""How a lake is doing: what is lost, what nobody needs, and how much there is of everything."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+
+from morag.model.content import UDF, Content, DeltaLakeTable, IcebergTable, IcebergView
+from morag.spark import lake
+from morag.spark.errors import CannotRun
+from morag.spark.files import Files, Place, real
+from morag.spark.gc.spread import spread
+from morag.spark.states import Size, size_of, snapshot_of, state_of, table_metadata
+from morag.spark.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from morag.spark.gc import Run
+    from morag.spark.gc.spread import Rows
+    from morag.spark.opening import Origin
+
+OK: Final = "OK"
+MISSING: Final = "MISSING"
+UNREADABLE: Final = "UNREADABLE"
+BROKEN: Final = "BROKEN"
+
+_CONTENT: Final = msgspec.json.Decoder(Content)
+_LOOKED_AT: Final = (
+    "key ARRAY<STRING>, content_type STRING, content_id STRING, metadata_location STRING, "
+    "status STRING, problem STRING, location STRING, manifest_list STRING, snapshots BIGINT, "
+    "rows BIGINT, files BIGINT, bytes BIGINT"
+)
+_WITH_MANIFESTS: Final = f"{_LOOKED_AT}, manifest STRING, missing BIGINT, lost STRING"
+_ANCESTORS: Final = "location STRING, size_bytes BIGINT"
+
+
+def report(
+    spark: SparkSession,
+    origin: Origin,
+    ref: str | None = None,
+    *,
+    deep: bool = False,
+    orphans: Run | None = None,
+    files: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """One row per content of a reference, by default of the default branch.
+
+    `status` is OK; MISSING or UNREADABLE, for its metadata; or BROKEN, if files are lost that its
+    current snapshot needs, which only a `deep` look tells: it reads all manifests and looks for
+    every data file. `problem` says more. `orphans` is a run of the garbage collector that has found
+    them; then each table is told how many are in its location. `rows`, `files` and `bytes` are the
+    current snapshot's, as its summary has them.
+    """
+    lake_files = Files(dict(files or {}))
+    entries = read_table(spark, origin, "entries", {} if ref is None else {"ref": ref})
+    wanted = entries.select("key", "content_type", "content_id", "content")
+    found = spread(wanted, partial(_look, lake_files), _LOOKED_AT)
+    told = _with_orphans(_with_missing(found, lake_files, deep), orphans).drop("manifest_list")
+    # Who keeps the report would else keep it in hundreds of parts, most of them empty.
+    return told.coalesce(found.rdd.getNumPartitions())
+
+
+def totals(report: DataFrame) -> DataFrame:
+    """The report in a few lines: how many of what, in which state."""
+    sums = ("rows", "files", "bytes", "missing_files", "orphan_files", "orphan_bytes")
+    return (
+        report.groupBy("content_type", "status")
+        .agg(F.count(F.lit(1)).alias("contents"), *(F.sum(name).alias(name) for name in sums))
+        .orderBy("content_type", "status")
+    )
+
+
+class _Look(Struct, frozen=True):
+    """What one look at a content's metadata tells."""
+
+    location: str | None = None
+    manifest_list: str | None = None
+    snapshots: int | None = None
+    size: Size = Size()
+
+
+def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
+    for entry in entries:
+        content = _CONTENT.decode(entry["content"])
+        status, problem, found = OK, None, _Look()
+        try:
+            found = _looked(content, files)
+        except FileNotFoundError as error:
+            status, problem = MISSING, str(error)
+        except (CannotRun, OSError) as error:
+            status, problem = UNREADABLE, str(error)
+        yield (
+            entry["key"],
+            entry["content_type"],
+            entry["content_id"],
+            getattr(content, "metadata_location", None),
+            status,
+            problem,
+            found.location,
+            found.manifest_list,
+            found.snapshots,
+            found.size.rows,
+            found.size.files,
+            found.size.size_bytes,
+        )
+
+
+def _looked(content: Content, files: Files) -> _Look:
+    match content:
+        case IcebergTable():
+            metadata = table_metadata(content, files)
+            snapshot = snapshot_of(content, metadata)
+            return _Look(
+                real(metadata.location),
+                None if snapshot is None else snapshot.manifest_list,
+                len(metadata.snapshots),
+                size_of(snapshot),
+            )
+        case IcebergView():
+            return _Look(real(state_of(content, files).facts["location"]))
+        case DeltaLakeTable():
+            named = (*content.metadata_location_history, *content.checkpoint_location_history)
+            return _there(files, *named, content.last_checkpoint)
+        case UDF():
+            return _there(files, content.metadata_location)
+        case _:
+            return _Look()
+
+
+def _there(files: Files, *locations: str | None) -> _Look:
+    for location in locations:
+        if location and files.find(location) is None:
+            raise FileNotFoundError(location)
+    return _Look()
+
+
+def _with_missing(found: DataFrame, files: Files, deep: bool) -> DataFrame:
+    """Each step hands on what is known already, so that none is made twice."""
+    if not deep:
+        return found.withColumn("missing_files", F.lit(None).cast("bigint"))
+    manifests = spread(found, partial(_manifests, files), _WITH_MANIFESTS)
+    checked = spread(manifests, partial(_missing, files), _WITH_MANIFESTS)
+    counted = checked.groupBy(*found.columns).agg(
+        F.sum("missing").alias("missing_files"), F.first("lost", ignorenulls=True).alias("lost")
+    )
+    return counted.select(
+        *(name for name in found.columns if name not in ("status", "problem")),
+        F.when(F.col("lost").isNotNull(), BROKEN).otherwise(F.col("status")).alias("status"),
+        F.coalesce("problem", "lost").alias("problem"),
+        "missing_files",
+    ).select(*found.columns, "missing_files")
+
+
+def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
+    for table in tables:
+        known = tuple(table)
+        if table["manifest_list"] is None:
+            yield (*known, None, None, None)
+            continue
+        try:
+            found = list(lake.manifests(files, table["manifest_list"]))
+        except (CannotRun, OSError) as error:
+            yield (*known, None, 1, str(error))
+            continue
+        yield (*known, None, 0, None)  # For a snapshot without manifests.
+        for manifest in found:
+            yield (*known, manifest, 0, None)
+
+
+def _missing(files: Files, manifests: Rows) -> Iterator[tuple[Any, ...]]:
+    for row in manifests:
+        manifest, missing, lost = row["manifest"], row["missing"], row["lost"]
+        if manifest is not None:
+            try:
+                for _, path in lake.data_files(files, manifest):
+                    if files.find(path) is None:
+                        missing += 1
+                        lost = lost or f"'{path}' is missing"
+            except (CannotRun, OSError) as error:
+                missing, lost = missing + 1, str(error)
+        yield (*tuple(row)[:-3], manifest, missing, lost)
+
+
+def _with_orphans(found: DataFrame, run: Run | None) -> DataFrame:
+    if run is None:
+        nothing = F.lit(None).cast("bigint")
+        return found.withColumn("orphan_files", nothing).withColumn("orphan_bytes", nothing)
+    above = spread(run.orphans, _ancestors, _ANCESTORS)
+    counted = above.groupBy("location").agg(
+        F.count(F.lit(1)).alias("orphan_files"), F.sum("size_bytes").alias("orphan_bytes")
+    )
+    joined = found.join(counted.hint("merge"), "location", "left")
+    is_table = F.col("location").isNotNull()
+    return joined.select(
+        *found.columns,
+        *(
+            F.when(is_table, F.coalesce(name, F.lit(0))).alias(name)
+            for name in ("orphan_files", "orphan_bytes")
+        ),
+    )
+
+
+def _ancestors(orphans: Rows) -> Iterator[tuple[str, int]]:
+    """Every directory that a file is in counts it."""
+    for orphan in orphans:
+        directory = orphan["path"].rpartition("/")[0]
+        while Place.of(directory).path.strip("/"):
+            yield directory, orphan["size_bytes"]
+            directory = directory.rpartition("/")[0]

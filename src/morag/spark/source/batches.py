@@ -1,0 +1,109 @@
+"""Columns of Python values as the Arrow batches that Spark takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from morag.model.content import DeltaLakeTable, IcebergTable, IcebergView
+from morag.model.keys import ContentKey
+from morag.model.times import parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from morag.model.content import Content
+
+Made: TypeAlias = "Mapping[str, Callable[[], Sequence[Any] | pa.Array]]"
+"""How each column that a table has is made, if it is asked for."""
+
+ROWS: Final = 10_000
+"""How many rows a batch has, at the most: as many as Spark itself puts into one."""
+
+SEPARATOR: Final = "\x01"
+"""Between the elements of a path: no key can hold it."""
+
+
+class Batches:
+    """Makes batches that have the columns of a schema, and no others."""
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema: pa.Schema = to_arrow_schema(schema)
+
+    def batch(self, rows: int, columns: Made) -> pa.RecordBatch:
+        if not self._schema.names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        made = [_array(columns[field.name](), field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(made, schema=self._schema)
+
+
+def key_columns(paths: Sequence[str]) -> dict[str, Callable[[], pa.Array]]:
+    """The columns of keys whose elements have `SEPARATOR` between them."""
+    texts = pa.array(paths, pa.string())
+
+    def namespaces() -> pa.Array:
+        above = pc.replace_substring_regex(texts, f"{SEPARATOR}?[^{SEPARATOR}]*$", "")
+        if pc.any(pc.match_substring(above, ".")).as_py():  # Some are to be escaped.
+            return pa.array([namespace_text(path) for path in above.to_pylist()], pa.string())
+        return pc.replace_substring(above, SEPARATOR, ".")
+
+    return {
+        "key": lambda: pc.split_pattern(texts, SEPARATOR),
+        "namespace": namespaces,
+        "name": lambda: pc.replace_substring_regex(texts, f"^.*{SEPARATOR}", ""),
+    }
+
+
+def namespace_text(path: str) -> str:
+    return ContentKey(tuple(path.split(SEPARATOR))).escaped
+
+
+def content_columns(
+    contents: Sequence[Content | None], prefix: str = ""
+) -> dict[str, Callable[[], list[Any]]]:
+    """The columns that tell of content; None for a row that has none."""
+
+    def of(attribute: str, *kinds: type) -> Callable[[], list[Any]]:
+        return lambda: [getattr(c, attribute) if isinstance(c, kinds) else None for c in contents]
+
+    return {
+        f"{prefix}content_type": lambda: [None if c is None else type_of(c) for c in contents],
+        f"{prefix}content_id": lambda: [None if c is None else c.id for c in contents],
+        f"{prefix}metadata_location": lambda: [
+            None if c is None or isinstance(c, DeltaLakeTable)
+            else getattr(c, "metadata_location", None)
+            for c in contents
+        ],
+        f"{prefix}snapshot_id": of("snapshot_id", IcebergTable),
+        f"{prefix}schema_id": of("schema_id", IcebergTable, IcebergView),
+        f"{prefix}spec_id": of("spec_id", IcebergTable),
+        f"{prefix}sort_order_id": of("sort_order_id", IcebergTable),
+        f"{prefix}version_id": of("version_id", IcebergView),
+        f"{prefix}content": lambda: [
+            None if c is None else _json(c).decode() for c in contents
+        ],
+    }  # fmt: skip
+
+
+def type_of(content: Content) -> str:
+    return str(content.__struct_config__.tag)
+
+
+def micros(instant: str | None) -> int | None:
+    """A time as Spark keeps it, which is not to the nanosecond."""
+    return None if instant is None else parse_instant(instant) // 1000
+
+
+def _array(values: Sequence[Any] | pa.Array, type: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values if values.type == type else values.cast(type)
+    return pa.array(values, type)
+
+
+_json: Final = msgspec.json.Encoder().encode

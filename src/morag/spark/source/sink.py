@@ -1,0 +1,124 @@
+"""Rows written as commits: one for each batch, and each batch once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+
+from morag.model.meta import CommitMeta
+from morag.model.names import check_hash, check_reference_name
+from morag.spark.errors import CannotRun
+from morag.spark.opening import opened
+from morag.spark.source.once import Batch, commit_once
+from morag.spark.source.operations import Wish, check_columns, operations_of, wish_of
+from morag.spark.source.unknown import refuse_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Row
+    from pyspark.sql.types import StructType
+
+    from morag.spark.opening import Origin
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Where Spark tells its tasks which query they work for; it stays the same across restarts."""
+
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_OPTIONS: Final = _SPARKS_OWN | {"ref", "message", "author", "query", "batch", "expected"}
+_WISHES: Final = msgspec.json.Decoder(list[Wish])
+
+
+class Written(WriterCommitMessage):
+    """What the rows of one task ask for. Nothing is committed before all tasks are done."""
+
+    def __init__(self, query: str | None, wishes: bytes) -> None:
+        self.query = query
+        self.wishes = wishes
+
+
+class _Target:
+    """What both kinds of writers have in common: where to, and in which words."""
+
+    def __init__(
+        self, origin: Origin, options: Mapping[str, str], schema: StructType, overwrite: bool
+    ) -> None:
+        if overwrite:
+            raise CannotRun(
+                "The format 'morag' adds a commit and replaces no others: write with "
+                "mode('append'), and outputMode('append') for streams"
+            )
+        refuse_unknown("A write", options, _OPTIONS)
+        check_columns(schema)
+        self._origin = origin
+        self._branch = options.get("ref")
+        if self._branch is not None:
+            check_reference_name(self._branch)
+        self._message = options.get("message")
+        self._authors = (options["author"],) if "author" in options else ()
+
+    def write(self, iterator: Iterator[Row]) -> Written:
+        task = TaskContext.get()
+        query = None if task is None else task.getLocalProperty(_QUERY_ID)
+        wishes = [wish_of(row.asDict()) for row in iterator]
+        return Written(query, msgspec.json.encode(wishes))
+
+    def _commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batch: Batch | None,
+        expected: str | None = None,
+    ) -> None:
+        written = [message for message in messages if isinstance(message, Written)]
+        operations = operations_of(
+            wish for message in written for wish in _WISHES.decode(message.wishes)
+        )
+        if not operations:
+            return
+        count = len(operations)
+        message = self._message or f"Spark: {count} change{'' if count == 1 else 's'}"
+        meta = CommitMeta(message=message, authors=self._authors)
+        with opened(self._origin, write=True) as catalog:
+            branch = self._branch or catalog.default_branch
+            commit_once(catalog, branch, operations, meta, batch, expected)
+
+
+class StreamCommitWriter(_Target, DataSourceStreamWriter):
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        queries = {message.query for message in messages if isinstance(message, Written)}
+        if not queries:
+            return
+        (query,) = queries
+        assert query is not None, "the tasks of a stream know their query"
+        self._commit(messages, Batch(query, batchId))
+
+
+class CommitWriter(_Target, DataSourceWriter):
+    """A write that is repeated adds nothing if it names itself by the options `query` and `batch`.
+
+    With `expected`, a hash, it fails if its keys have changed since that commit.
+    """
+
+    def __init__(
+        self, origin: Origin, options: Mapping[str, str], schema: StructType, overwrite: bool
+    ) -> None:
+        super().__init__(origin, options, schema, overwrite)
+        self._batch = _batch(options)
+        self._expected = check_hash(options["expected"]) if "expected" in options else None
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._commit(messages, self._batch, self._expected)
+
+
+def _batch(options: Mapping[str, str]) -> Batch | None:
+    query, number = options.get("query"), options.get("batch")
+    if query is None and number is None:
+        return None
+    if query is None or number is None or not number.isdecimal():
+        raise CannotRun(
+            "Options 'query' and 'batch' go together: any name, and a number that rises"
+        )
+    return Batch(query, int(number))

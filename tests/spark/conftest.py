@@ -1,0 +1,47 @@
+"""One Spark session for the whole suite, and servers to read from."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.spark import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            # PySpark leaves its connections to the JVM to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def no_litter(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What PySpark leaves behind is collected before a test comes that would be blamed for it."""
+    yield
+    if "spark" in request.fixturenames:
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    directory = tmp_path_factory.mktemp("spark")
+    started = session(
+        master="local[2]",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.local.dir": str(directory / "local"),
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            # It is young when it dies: the second compiler never pays.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
+    yield started
+    started.stop()

@@ -1,0 +1,75 @@
+"""Which files live references lead to, found the slow way, with nothing that the job is made of.
+
+Commit by commit, all entries of each; table by table, with PyIceberg's own view of snapshots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.serializers import FromInputFile
+
+from morag import IcebergTable
+from morag.spark.lake import file_io
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from morag import Repository
+    from morag.client import Client
+
+
+class Reachability:
+    """Remembers what metadata files lead to: they never change."""
+
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+        self._options = dict(options or {})
+        self._known: dict[str, frozenset[str]] = {}
+
+    def files(self, catalog: Client | Repository, live_commits: Callable[[str], int]) -> set[str]:
+        """What the newest commits of each reference need: `live_commits` of its name, but one."""
+        found: set[str] = set()
+        for location in self.locations(catalog, live_commits):
+            found |= self._leads_to(location)
+        return found
+
+    def locations(
+        self, catalog: Client | Repository, live_commits: Callable[[str], int]
+    ) -> set[str]:
+        found = set()
+        for reference in list(catalog.references.list()):
+            name = reference.name or ""
+            hashes = list(catalog.history.hashes(f"{name}@{reference.hash}"))
+            for hash in hashes[: max(1, live_commits(name))]:
+                for entry in catalog.contents.entries(f"@{hash}", with_content=True):
+                    if isinstance(entry.content, IcebergTable):
+                        found.add(entry.content.metadata_location)
+        return found
+
+    def _leads_to(self, location: str) -> frozenset[str]:
+        if location not in self._known:
+            self._known[location] = frozenset(self._read(location))
+        return self._known[location]
+
+    def _read(self, location: str) -> set[str]:
+        io = file_io(location, self._options)
+        metadata = FromInputFile.table_metadata(io.new_input(location))
+        found = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
+        found |= {each.statistics_path for each in metadata.statistics}
+        for snapshot in metadata.snapshots:
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(io):
+                found.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                found |= {entry.data_file.file_path for entry in entries}
+        return found
+
+
+def files_on_disk(directory: Path) -> set[str]:
+    """All that is there, as PyIceberg names it, without what our jobs keep for themselves."""
+    return {
+        path.as_uri()
+        for path in directory.rglob("*")
+        if path.is_file() and not any(part.startswith(".morag-") for part in path.parts)
+    }

@@ -1,0 +1,129 @@
+"""A lake and its catalog on disk, random changes of both, and garbage collection to judge."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import morag
+from morag import MoragError
+from morag.spark import gc
+from morag.spark.opening import Origin
+from tests.spark.lake import Lake
+from tests.spark.reachability import Reachability, files_on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from random import Random
+
+    from pyspark.sql import DataFrame, SparkSession
+
+LONG_AGO = 1_000_000_000
+
+
+class Scene:
+    """One catalog and its warehouse."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self.spark = spark
+        self.warehouse = directory.resolve() / "warehouse"
+        self.warehouse.mkdir()
+        self.records = str(directory / "runs")
+        url = f"sqlite:{directory}/catalog.db"
+        self.catalog = morag.open(f"{url}?sync=off")
+        self.origin = Origin(store=url)
+        self.lake = Lake(self.catalog, self.warehouse.as_uri())
+        self.reachability = Reachability()
+
+    def age(self) -> None:
+        """Make all files older than any grace period."""
+        for path in self.warehouse.rglob("*"):
+            if path.is_file():
+                os.utime(path, (LONG_AGO, LONG_AGO))
+
+    def files(self) -> set[str]:
+        return files_on_disk(self.warehouse)
+
+    def live(self, live_commits: Callable[[str], int]) -> set[str]:
+        """What live references need, as far as it is in the lake."""
+        return self.reachability.files(self.catalog, live_commits)
+
+    def collect(self, **options: Any) -> gc.Run:
+        return gc.collect(self.spark, self.origin, self.records, **options)
+
+    def sweep(self, run: gc.Run, **options: Any) -> gc.Run:
+        return gc.sweep(self.spark, run.path, self.origin, **options)
+
+    def close(self) -> None:
+        self.catalog.close()
+
+
+def paths(frame: DataFrame) -> set[str]:
+    return {row.path for row in frame.select("path").collect()}
+
+
+class Writer:
+    """Changes a lake at random: tables, branches and tags, on whatever is there."""
+
+    def __init__(self, lake: Lake, random: Random) -> None:
+        self._lake = lake
+        self._random = random
+        self._named = 0
+
+    def step(self) -> str:
+        """One change; what cannot be done just now is not done."""
+        changes: dict[str, Callable[[Lake], None]] = {
+            "make": lambda on: self._make(on),
+            "grow": lambda on: on.grow(self._table(on)),
+            "expire": lambda on: on.expire(self._table(on)),
+            "drop": lambda on: on.drop(self._table(on)),
+            "rename": lambda on: on.rename(self._table(on), self._new("moved.t")),
+            "branch": lambda on: self._create("BRANCH", on),
+            "tag": lambda on: self._create("TAG", on),
+            "delete": lambda on: self._delete(),
+            "assign": lambda on: self._assign(),
+            "merge": lambda on: self._merge(on),
+        }
+        weights = [6, 8, 3, 3, 2, 3, 2, 2, 1, 1]
+        [name] = self._random.choices(list(changes), weights)
+        branches = [each.name or "" for each in self._references("BRANCH")]
+        # A table that is brought back to life may have its files in quarantine for a while.
+        with suppress(MoragError, LookupError, FileNotFoundError):
+            changes[name](self._lake.on(self._random.choice(branches)))
+        return name
+
+    def _make(self, on: Lake) -> None:
+        on.make(self._new("db.t"), rows=self._random.choice([0, 1, 1]))
+
+    def _create(self, kind: str, on: Lake) -> None:
+        """At the head of a branch, or somewhere below: what was dead may live again."""
+        catalog = self._lake.catalog
+        at = f"@{self._random.choice(list(catalog.history.hashes(on.branch)))}"
+        if kind == "TAG":
+            catalog.references.create_tag(self._new("keep/"), at)
+        else:
+            catalog.references.create_branch(self._new("etl/"), at)
+
+    def _delete(self) -> None:
+        others = [each for each in self._references(None) if each.name != "main"]
+        self._lake.catalog.references.delete(self._random.choice(others).name or "")
+
+    def _assign(self) -> None:
+        others = [each for each in self._references("BRANCH") if each.name != "main"]
+        self._lake.catalog.references.assign(self._random.choice(others).name or "", "main")
+
+    def _merge(self, on: Lake) -> None:
+        self._lake.catalog.merge(on.branch, "main")
+
+    def _table(self, on: Lake) -> str:
+        entries = self._lake.catalog.contents.entries(on.branch)
+        return self._random.choice([str(e.key) for e in entries if e.type == "ICEBERG_TABLE"])
+
+    def _references(self, kind: Any) -> list[Any]:
+        return list(self._lake.catalog.references.list(kind))
+
+    def _new(self, prefix: str) -> str:
+        self._named += 1
+        return f"{prefix}{self._named}_{self._random.randrange(10**6)}"

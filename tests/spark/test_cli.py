@@ -1,0 +1,228 @@
+"""`morag spark …` as people type it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pytest
+
+import morag
+from morag.cli.main import main
+from morag.cli.spark_shown import differences, size
+from morag.spark.failures import plain
+from tests.spark.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+_PATIENCE_SECONDS: Final = 100
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:{tmp_path / 'catalog.db'}"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, store: str) -> Iterator[Lake]:
+    with morag.open(store) as repository:
+        yield Lake(repository, (tmp_path / "lake").as_uri())
+
+
+def test_a_diff_is_told_in_words(
+    spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.make("db.orders", rows=2)
+    lake.make("db.old")
+    lake.catalog.references.create_branch("dev", at="main")
+    dev = lake.on("dev")
+    dev.grow("db.orders", 3)
+    dev.rename("db.old", "db.new")
+    assert main(["spark", "diff", "main", "dev", "--store", store]) == 0
+    said = capsys.readouterr()
+    lines = sorted(line for line in said.out.splitlines() if not line.startswith(" "))
+    assert lines[0].startswith("> db.new (was db.old)  ICEBERG_TABLE  1 rows; 1 files; ")
+    assert lines[1].startswith("~ db.orders  ICEBERG_TABLE  rows 2 to 5 (+3); files 1 to 2 (+1); ")
+    assert "    ahead: append\n" in said.out
+    assert "diff: " in said.err
+
+    rows = ["spark", "diff", "main", "dev", "--store", store, "--rows", "db.orders", "--json"]
+    assert main([*rows, "--quiet"]) == 0
+    said = capsys.readouterr()
+    changes = [msgspec.json.decode(line) for line in said.out.splitlines()]
+    assert [change["_change"] for change in changes] == ["ADDED"] * 3
+    assert said.err == ""
+    assert differences([]) == "no differences\n"
+
+
+def test_tables_can_be_read_in_part(
+    spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lake.make("db.orders")
+    lake.make("db.items")
+    read = ["spark", "read", "entries", "--store", store, "--columns", "key,content_type"]
+    assert main([*read, "--where", "name = 'orders'"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "key        content_type",
+        "db.orders  ICEBERG_TABLE",
+    ]
+    assert main([*read, "--limit", "1"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    assert "only the first 1" in said.err
+    path = str(tmp_path / "entries")
+    assert main([*read, "--output", path]) == 0
+    assert spark.read.parquet(path).count() == 3
+    assert main([*read[:-1], "key,nonsense"]) == 1
+    assert "has no column 'nonsense'" in capsys.readouterr().err
+
+
+def test_a_lake_that_has_lost_something_is_not_well(
+    spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lake.make("db.orders")
+    lake.make("db.lost")
+    health = ["spark", "health", "main", "--store", store]
+    assert main(health) == 0
+    assert "ICEBERG_TABLE  OK" in capsys.readouterr().out
+    for file in (tmp_path / "lake" / "db" / "lost" / "metadata").glob("*.json"):
+        file.unlink()
+    assert main([*health, "--json"]) == 3
+    rows = [msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["key"][-1]: row["status"] for row in rows} == {
+        "db": "OK",
+        "lost": "MISSING",
+        "orders": "OK",
+    }
+
+
+def test_garbage_goes_only_when_one_says_so(
+    spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lake.make("db.orders")
+    lake.make("db.clean")
+    litter = tmp_path / "lake" / "db" / "orders" / "data" / "litter.parquet"
+    litter.write_bytes(b"12345")
+    runs, catalog = str(tmp_path / "runs"), ["--store", store]
+    collect = ["spark", "gc", "collect", "--runs", runs, "--grace", "PT0S", *catalog]
+    assert main(collect) == 0
+    said = capsys.readouterr()
+    run = said.out.splitlines()[0].removeprefix("run ")
+    assert "orphans: 1 files, 5 B" in said.out
+    assert "this was a dry run" in said.out
+    assert "listed: " in said.err  # A stage of it.
+    assert main(["spark", "health", "--orphans", run, "--json", *catalog]) == 0
+    rows = (msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines())
+    assert {row["key"][-1]: (row["orphan_files"], row["orphan_bytes"]) for row in rows} == {
+        "db": (None, None),
+        "clean": (0, 0),
+        "orders": (1, 5),
+    }
+    assert main(["spark", "gc", "sweep", run, *catalog]) == 0
+    assert litter.exists()
+    assert main(["spark", "gc", "show", run, "--json"]) == 0
+    orphans = capsys.readouterr().out.splitlines()[-1]
+    assert msgspec.json.decode(orphans)["path"] == f"file://{litter}"
+    assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 0
+    assert "removed: quarantined 1 files, 5 B" in capsys.readouterr().out
+    assert not litter.exists()
+    assert main(["spark", "gc", "purge", run, *catalog]) == 0  # Dry, too.
+    assert main(["spark", "gc", "undo", run]) == 0
+    assert "undone: restored 1 files, 5 B" in capsys.readouterr().out
+    assert litter.read_bytes() == b"12345"
+    assert main(["spark", "gc", "list", "--runs", runs]) == 0
+    assert "orphans, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["read", "entries"], "name the catalog by --uri or by --store"),
+        (["read", "nothing"], "invalid choice: 'nothing'"),
+        (["read", "log", "--store", "sqlite:x", "--conf", "a"], "--conf is given as NAME=VALUE"),
+        (["diff", "main"], "the following arguments are required: TO"),
+        (
+            ["diff", "a", "b", "--uri", "http://127.0.0.1:1", "--limit", "0"],
+            "'0' is not a number of rows",
+        ),
+        (["gc", "collect", "--uri", "http://127.0.0.1:1"], "required: --runs"),
+        ([], "required: JOB"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_starts(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(["spark", *arguments])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_store_in_memory_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark", "read", "entries", "--store", "memory:"]) == 1
+    assert "morag serve --store memory:" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    uri = f"http://127.0.0.1:{port}"
+    assert main(["spark", "read", "entries", "--uri", uri, "--quiet"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("morag: ")
+    assert "an address that the driver and all executors reach" in line
+
+
+def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(_PATIENCE_SECONDS)
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        job = [sys.executable, "-m", "morag", "spark", "read", "entries", "--uri", uri]
+        quick = ["--master", "local[1]", "--conf", f"spark.local.dir={tmp_path}"]
+        process = subprocess.Popen([*job, *quick], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        try:
+            held, _ = silent.accept()  # It asks, and nobody will answer.
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=_PATIENCE_SECONDS)
+            held.close()
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 1
+    assert said.endswith("morag: stopped\n")
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (
+            "An error occurred\n  File x\nmorag.spark.errors.CannotRun: No store\n\tat java.lang",
+            "No store",
+        ),
+        ("Job aborted\nValueError: odd\n\tat java.lang", "Spark failed: ValueError: odd"),
+        ("[SOME_CLASS] what happened\nJVM stacktrace:", "Spark failed: [SOME_CLASS] what happened"),
+    ],
+)
+def test_what_went_wrong_is_found_in_long_reports(report: str, said: str) -> None:
+    assert plain(report) == said
+
+
+@pytest.mark.parametrize(
+    ("bytes", "told"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (2_500_000, "2.5 MB")]
+)
+def test_sizes_are_told_by_their_unit(bytes: int, told: str) -> None:
+    assert size(bytes) == told

@@ -1,0 +1,68 @@
+"""Whatever a writer does while files go, nothing is lost that a live reference leads to."""
+
+from __future__ import annotations
+
+from random import Random
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.spark import gc
+from tests.spark.scene import Scene, Writer, paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from morag.spark.progress import Progress
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_a_racing_writer_loses_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    _race(spark, tmp_path, Random(seed), changes=25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_many_racing_writers_lose_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    _race(spark, tmp_path, Random(seed), changes=Random(seed).randrange(5, 120))
+
+
+def _race(spark: SparkSession, directory: Path, random: Random, changes: int) -> None:
+    """A random history; a collection while more of it is written; and what is there in the end.
+
+    The writer is called by the thread that tells progress, while Spark works on the step.
+    """
+    scene = Scene(spark, directory)
+    writer, racing, turn = Writer(scene.lake, random), random.random(), Lock()
+    kept = random.choice([1, 1, 2, 5])
+    for _ in range(changes):
+        writer.step()
+    scene.age()
+    scene.live(lambda name: 10**9)  # So that it need not read what is in quarantine later.
+    ever = scene.live(lambda name: kept)
+    dead = scene.files() - ever
+    done: list[str] = []
+
+    def write(progress: Progress) -> None:
+        if progress.stage.startswith("rescued"):
+            return  # What comes to life now is put back when the quarantine is purged.
+        with turn:
+            if random.random() < racing and len(done) < 40:
+                done.append(f"{progress.stage}: {writer.step()}")
+                ever.update(scene.live(lambda name: kept))
+
+    run = scene.collect(cutoff=str(kept), dry_run=False, progress=write)
+    assert scene.live(lambda name: kept) <= scene.files(), done
+    removed = paths(run.removed.where("outcome = 'QUARANTINED'"))
+    # Whatever was dead from start to end is gone: caution must not mean doing nothing.
+    assert dead - ever <= removed, done
+    assert scene.files() & removed == paths(run.read("rescued")), done
+
+    for _ in range(5):
+        writer.step()
+    gc.purge(spark, run.path, scene.origin)
+    assert scene.live(lambda name: kept) <= scene.files(), done
+    scene.close()

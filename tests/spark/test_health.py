@@ -1,0 +1,111 @@
+"""The report on a lake: what is lost, what nobody needs, and how much there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import morag
+from morag import ContentKey, DeltaLakeTable, IcebergTable, Put
+from morag.spark.diffs import changed_rows
+from morag.spark.files import Files
+from morag.spark.health import report, totals
+from morag.spark.opening import Origin
+from tests.spark.buckets import bucket
+from tests.spark.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(store=f"sqlite:{tmp_path / 'catalog.db'}")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
+    assert origin.store is not None
+    with morag.open(origin.store) as repository:
+        yield Lake(repository, (tmp_path / "lake").as_uri())
+
+
+def test_what_is_lost_is_told_of_each_content(
+    spark: SparkSession, lake: Lake, origin: Origin, tmp_path: Path
+) -> None:
+    for name in ("well", "missing", "unreadable", "wrong", "no_data", "no_manifest"):
+        lake.make(f"db.{name}", rows=2)
+    lake.make("db.empty", rows=0)
+    lake.grow("db.well", 3)
+    _path(lake.metadata_location("db.missing")).unlink()
+    _path(lake.metadata_location("db.unreadable")).write_text("{}")
+    table = lake.catalog.contents.get("main", ContentKey.of("db", "wrong"))
+    assert isinstance(table, IcebergTable)
+    delta = DeltaLakeTable(metadata_location_history=(f"{tmp_path}/nothing.json",))
+    operations = [
+        Put(ContentKey.of("db", "wrong"), morag.replace(table, snapshot_id=1)),
+        Put(ContentKey.of("delta"), delta),
+    ]
+    lake.catalog.commit("main", operations, "a snapshot that is not there, and a log that is not")
+    (data,) = lake.load_table("db.no_data").scan().plan_files()
+    _path(data.file.file_path).unlink()
+    snapshot = lake.load_table("db.no_manifest").current_snapshot()
+    assert snapshot is not None
+    _path(snapshot.manifest_list).unlink()
+
+    found = report(spark, origin, deep=True).persist()
+    rows = {".".join(row.key): row for row in found.collect()}
+    assert {name: row.status for name, row in rows.items()} == {
+        "db": "OK",
+        "db.empty": "OK",
+        "db.missing": "MISSING",
+        "db.no_data": "BROKEN",
+        "db.no_manifest": "BROKEN",
+        "db.unreadable": "UNREADABLE",
+        "db.well": "OK",
+        "db.wrong": "UNREADABLE",
+        "delta": "MISSING",
+    }
+    assert "snapshot 1," in rows["db.wrong"].problem
+    assert data.file.file_path in rows["db.no_data"].problem
+    well, empty = rows["db.well"], rows["db.empty"]
+    assert (well.rows, well.files, well.snapshots, well.missing_files) == (5, 2, 2, 0)
+    assert well.bytes > 0
+    assert well.problem is None
+    assert (empty.rows, empty.files, empty.bytes, empty.snapshots) == (0, 0, 0, 0)
+    assert well.orphan_files is None
+    summed = {(row.content_type, row.status): row for row in totals(found).collect()}
+    assert summed["ICEBERG_TABLE", "OK"].contents == 2
+    assert summed["ICEBERG_TABLE", "OK"].rows == 5
+    assert summed["ICEBERG_TABLE", "BROKEN"].missing_files == 2
+    found.unpersist()
+
+
+def test_a_lake_on_s3_is_reached_by_the_options_that_are_given(
+    spark: SparkSession, origin: Origin, lake: Lake
+) -> None:
+    with bucket("lake") as options:
+        remote = Lake(lake.catalog, "s3://lake/warehouse", options=options)
+        remote.make("db.well", rows=2)
+        remote.make("db.broken", rows=1)
+        (data,) = remote.load_table("db.broken").scan().plan_files()
+        Files(options).delete(data.file.file_path)
+        found = report(spark, origin, deep=True, files=options)
+        rows = {row.key[-1]: row for row in found.collect()}
+        well = ContentKey.of("db", "well")
+        changes = changed_rows(spark, origin, "main~3", "main", well, files=options).collect()
+    assert {name: row.status for name, row in rows.items()} == {
+        "db": "OK",
+        "well": "OK",
+        "broken": "BROKEN",
+    }
+    assert (rows["well"].rows, rows["broken"].missing_files) == (2, 1)
+    assert [change.word for change in changes] == ["word 1000", "word 1001"]
+
+
+def _path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))

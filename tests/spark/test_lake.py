@@ -1,0 +1,95 @@
+"""Which files Iceberg's metadata leads to, on tables that PyIceberg wrote."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import morag
+from morag.spark import lake
+from morag.spark.files import Files
+from tests.spark.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Iterator[Lake]:
+    with morag.open("memory:") as catalog:
+        yield Lake(catalog, (tmp_path / "warehouse").as_uri())
+
+
+def test_a_table_leads_to_its_manifests_and_data(tables: Lake) -> None:
+    tables.make("db.t")
+    tables.grow("db.t")
+    outline = lake.outline(Files(), tables.metadata_location("db.t"))
+    assert outline.location == f"{tables.warehouse}/db/t"
+    assert [kind for kind, _ in outline.files()] == ["metadata", "metadata"]
+    assert outline.snapshots is not None
+    first, second = outline.snapshots
+    assert _data(first) < _data(second)
+    assert len(_data(second)) == 2
+
+
+def test_what_a_manifest_says_was_removed_is_not_needed(tables: Lake) -> None:
+    tables.make("db.t")
+    tables.grow("db.t")
+    tables.load_table("db.t").delete("id < 2000")
+    outline = lake.outline(Files(), tables.metadata_location("db.t"))
+    assert outline.snapshots is not None
+    assert len(_data(outline.snapshots[-1])) == 1
+
+
+def test_metadata_may_be_compressed_and_name_its_own_directories(tmp_path: Path) -> None:
+    said = {
+        "location": "s3://lake/t",
+        "properties": {"write.data.path": "s3://fast/t", "write.metadata.path": "s3://safe/t"},
+        "snapshots": [{"snapshot-id": 1, "manifests": ["s3://lake/t/m.avro"]}],
+        "statistics": [{"snapshot-id": 1, "statistics-path": "s3://lake/t/s.puffin"}],
+        "partition-statistics": [{"snapshot-id": 1, "statistics-path": "s3://lake/t/p.parquet"}],
+        "something-new": {},
+    }
+    path = tmp_path / "v1.gz.metadata.json"
+    path.write_bytes(gzip.compress(msgspec.json.encode(said)))
+    outline = lake.outline(Files(), str(path))
+    assert outline.directories() == {"s3://lake/t", "s3://fast/t", "s3://safe/t"}
+    assert outline.snapshots == (lake.Snapshot(1, None, ("s3://lake/t/m.avro",)),)
+    assert [path for _, path in outline.files()] == [
+        "s3://lake/t/s.puffin",
+        "s3://lake/t/p.parquet",
+    ]
+
+
+def test_what_is_cut_off_or_no_metadata_is_unreadable(tables: Lake, tmp_path: Path) -> None:
+    tables.make("db.t")
+    outline = lake.outline(Files(), tables.metadata_location("db.t"))
+    assert outline.snapshots is not None
+    listed = outline.snapshots[0].manifest_list
+    assert listed is not None
+    [manifest] = lake.manifests(Files(), listed)
+    for whole in (listed, manifest):
+        path = Path(whole.removeprefix("file://"))
+        path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(lake.Unreadable, match="cut off"):
+        list(lake.manifests(Files(), listed))
+    with pytest.raises(lake.Unreadable, match="cut off"):
+        list(lake.data_files(Files(), manifest))
+    (tmp_path / "x.metadata.json").write_bytes(b'{"format-version": 2')
+    with pytest.raises(lake.Unreadable, match=r"x\.metadata\.json"):
+        lake.outline(Files(), str(tmp_path / "x.metadata.json"))
+
+
+def test_a_location_is_guessed_only_from_the_usual_place() -> None:
+    assert lake.conventional_location("s3://lake/t/metadata/00000-x.json") == "s3://lake/t"
+    assert lake.conventional_location("s3://lake/t/00000-x.json") is None
+
+
+def _data(snapshot: lake.Snapshot) -> set[str]:
+    assert snapshot.manifest_list is not None
+    manifests = lake.manifests(Files(), snapshot.manifest_list)
+    return {path for each in manifests for _, path in lake.data_files(Files(), each)}

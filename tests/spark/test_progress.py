@@ -1,0 +1,95 @@
+"""Jobs tell how far they are, and end when they are told to."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark import InheritableThread
+
+from morag.spark.progress import Pace, Progress, watched
+from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_counts_on_the_clock_are_rates_and_times() -> None:
+    clock = iter([100.0, 104.0, 110.0])
+    pace = Pace("list", World(monotonic=lambda: next(clock)))
+    assert pace.at(8, 20) == Progress("list", 8, 20, 2.0, 6.0)
+    assert pace.at(20, 20) == Progress("list", 20, 20, 2.0, 0.0)
+
+
+def test_nothing_done_promises_no_end() -> None:
+    clock = iter([100.0, 100.0, 101.0])
+    pace = Pace("list", World(monotonic=lambda: next(clock)))
+    assert pace.at(0, 20) == Progress("list", 0, 20, 0.0, None)
+    assert pace.at(5, None) == Progress("list", 5, None, 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("progress", "told"),
+    [
+        (Progress("mark", 3, None, 1.5, None), "mark: 3, 1.5/s"),
+        (Progress("mark", 3, 9, 1.5, 4.0), "mark: 3 of 9, 1.5/s, 4 s left"),
+        (Progress("mark", 0, 9, 0.0, None), "mark: 0 of 9, 0.0/s"),
+        (Progress("mark", 3, 9, 0.1, 61.2), "mark: 3 of 9, 0.1/s, 1 min 1 s left"),
+        (Progress("mark", 3, 9, 0.1, 7261.0), "mark: 3 of 9, 0.1/s, 2 h 1 min left"),
+    ],
+)
+def test_it_reads_well(progress: Progress, told: str) -> None:
+    assert str(progress) == told
+
+
+def test_a_stage_is_told_to_its_end(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    with watched(spark, "count", told.append):
+        spark.range(0, 100, 1, numPartitions=7).repartition(3).count()
+    assert {each.stage for each in told} == {"count"}
+    last = told[-1]
+    assert last.total is not None
+    assert last.done == last.total >= 7
+    assert [each.done for each in told] == sorted(each.done for each in told)
+
+
+def test_what_is_outside_is_not_counted(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    with watched(spark, "nothing", told.append):
+        pass
+    spark.range(0, 10, 1, numPartitions=5).count()
+    assert told[-1].done == 0
+    assert told[-1].total is None
+
+
+def test_whatever_ends_it_early_cancels_what_runs(spark: SparkSession, tmp_path: Path) -> None:
+    runs, failures, running = tmp_path / "runs", [], Event()
+
+    def forever(values: Iterable[int]) -> Iterable[int]:
+        runs.touch()
+        Event().wait()
+        yield from values
+
+    def job() -> None:
+        try:
+            spark.sparkContext.parallelize([1], 1).mapPartitions(forever).count()
+        except Exception as error:  # noqa: BLE001 - Py4J raises what it likes.
+            failures.append(str(error))
+
+    def tell(progress: Progress) -> None:
+        if runs.exists():
+            running.set()
+
+    with pytest.raises(KeyboardInterrupt), watched(spark, "wait", tell):
+        thread = InheritableThread(target=job)
+        thread.start()
+        assert running.wait(60)
+        raise KeyboardInterrupt
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "cancelled" in failures[0]
+    assert spark.range(3).count() == 3

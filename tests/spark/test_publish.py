@@ -1,0 +1,227 @@
+"""A branch is published if its checks pass, and left alone if anything fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag import ContentKey, Put, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound
+from morag.client import Client
+from morag.client.places import NO_ANCESTOR
+from morag.spark import CannotRun
+from morag.spark.publish import ChecksFailed, branch
+from tests.serving import Served
+from tests.spark.branches import Branch, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from morag.spark.publish import Check
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
+
+_CATALOG = "spark.sql.catalog.lake"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("served")) as served:
+        yield served
+
+
+@pytest.fixture
+def main(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
+    with Client(served.url) as client:
+        main = Branch(client, served.url, request.node.name)
+        main.commit("before")
+        yield main
+
+
+@pytest.fixture
+def lake(spark: SparkSession, served: Served, main: Branch) -> Iterator[SparkSession]:
+    """A session with a Nessie catalog, which nobody uses: that would take Iceberg's jar."""
+    settings = {
+        _CATALOG: "org.apache.iceberg.spark.SparkCatalog",
+        f"{_CATALOG}.catalog-impl": "org.apache.iceberg.nessie.NessieCatalog",
+        f"{_CATALOG}.uri": f"{served.url}/api/v1",
+        f"{_CATALOG}.ref": main.name,
+    }
+    for setting, value in settings.items():
+        spark.conf.set(setting, value)
+    yield spark
+    for setting in settings:
+        spark.conf.unset(setting)
+
+
+def write(main: Branch, on: object, *keys: str) -> None:
+    for key in keys:
+        main.client.commit(str(on), [Put(ContentKey.of(key), table(1))], f"write {key}")
+
+
+def keys(main: Branch, ref: str | None = None) -> list[str]:
+    return [str(key) for key in main.client.contents.keys(ref or main.name)]
+
+
+def exists(main: Branch, name: str) -> bool:
+    try:
+        return main.client.references.get(name).hash != ""
+    except ReferenceNotFound:
+        return False
+
+
+def test_what_passes_its_checks_is_merged_and_the_branch_goes(
+    lake: SparkSession, main: Branch
+) -> None:
+    seen = []
+
+    def nothing_is_wrong(spark: SparkSession) -> DataFrame:
+        seen.append((spark.conf.get(f"{_CATALOG}.ref"), keys(main)))
+        return spark.range(0)
+
+    etl = f"{main.name}_etl"
+    checks: list[Check] = ["SELECT * FROM range(5) WHERE id > 9", nothing_is_wrong, lambda _: None]
+    with branch(lake, etl, main.name, checks=checks, message="a day's work") as draft:
+        assert str(draft) == etl
+        assert lake.conf.get(f"{_CATALOG}.ref") == etl
+        write(main, draft, "one", "two")
+    assert seen == [(etl, ["before"])]  # Checked where it was written, before others see it.
+    assert keys(main) == ["before", "one", "two"]
+    assert main.messages() == ["before", "a day's work"]
+    assert draft.published == main.head
+    assert draft.outcome == f"Branch '{etl}' is published: '{main.name}' is at {main.head}"
+    assert not exists(main, etl)
+    assert lake.conf.get(f"{_CATALOG}.ref") == main.name
+
+
+def test_a_check_that_finds_rows_leaves_the_branch_to_be_looked_at(
+    lake: SparkSession, main: Branch
+) -> None:
+    def too_many(spark: SparkSession) -> DataFrame:
+        return spark.range(7)
+
+    etl = f"{main.name}_etl"
+    failing = "SELECT id AS bad\n  FROM range(2) WHERE id > 0"
+    with (
+        pytest.raises(ChecksFailed) as error,
+        branch(lake, etl, main.name, checks=[failing, too_many, "SELECT 1 WHERE false"]) as draft,
+    ):
+        write(main, draft, "one")
+    first, second = error.value.found
+    assert first == "Check 'SELECT id AS bad FROM range(2) WHERE id > 0' found {'bad': 1}"
+    assert second.startswith("Check 'too_many' found {'id': 0}, {'id': 1}")
+    assert second.endswith(" and more")
+    assert error.value.__notes__ == [draft.outcome]
+    assert f"Branch '{etl}' is left to be looked at" in draft.outcome
+    assert keys(main) == ["before"]
+    assert keys(main, etl) == ["before", "one"]
+    assert draft.published is None
+    assert lake.conf.get(f"{_CATALOG}.ref") == main.name
+
+    with (
+        pytest.raises(ReferenceAlreadyExists, match="pass replace=True"),
+        branch(lake, etl, main.name),
+    ):
+        pytest.fail("the branch exists")
+    with branch(lake, etl, main.name, replace=True, keep=True) as draft:
+        write(main, draft, "better")
+    assert keys(main) == keys(main, etl) == ["before", "better"]
+
+
+def test_whatever_is_raised_is_raised_and_says_what_became_of_the_branch(
+    lake: SparkSession, main: Branch
+) -> None:
+    etl = f"{main.name}_etl"
+    with pytest.raises(KeyError) as error, branch(lake, etl, main.name) as draft:
+        write(main, draft, "one")
+        raise KeyError("a bug")
+    assert error.value.__notes__ == [draft.outcome]
+    assert keys(main) == ["before"]
+    assert keys(main, etl) == ["before", "one"]
+
+
+def test_a_conflict_with_others_publishes_nothing(lake: SparkSession, main: Branch) -> None:
+    etl = f"{main.name}_etl"
+    with (
+        pytest.raises(ReferenceConflict) as error,
+        branch(lake, etl, main.name) as draft,
+    ):
+        write(main, draft, "same", "one")
+        write(main, main.name, "same")
+    assert "changed in conflict: 'same'" in str(error.value)
+    assert error.value.__notes__ == [draft.outcome]
+    assert keys(main) == ["before", "same"]
+    assert exists(main, etl)
+
+
+def test_nobody_else_may_write_while_it_is_checked(lake: SparkSession, main: Branch) -> None:
+    etl = f"{main.name}_etl"
+
+    def intruder(_: SparkSession) -> None:
+        write(main, etl, "unseen")
+
+    with (
+        pytest.raises(ReferenceConflict, match="changed while it was checked"),
+        branch(lake, etl, main.name, checks=[intruder]) as draft,
+    ):
+        write(main, draft, "one")
+    assert keys(main) == ["before"]
+
+
+def test_no_work_is_no_commit(lake: SparkSession, main: Branch) -> None:
+    head = main.head
+    with branch(lake, f"{main.name}_etl", main.name) as draft:
+        pass
+    assert main.head == head
+    assert draft.outcome.startswith("Nothing was written")
+    assert not exists(main, draft.name)
+
+
+def test_an_empty_branch_is_published_into(lake: SparkSession, main: Branch) -> None:
+    """A merge would find nothing in common."""
+    main.client.references.assign(main.name, f"@{NO_ANCESTOR}")
+    with branch(lake, f"{main.name}_etl", main.name) as draft:
+        write(main, draft, "first")
+    assert keys(main) == ["first"]
+    assert not exists(main, draft.name)
+
+
+def test_the_namespace_in_use_and_temporary_views_stay(lake: SparkSession, main: Branch) -> None:
+    lake.sql("CREATE DATABASE IF NOT EXISTS of_work")
+    lake.sql("USE of_work")
+    lake.range(3).createOrReplaceTempView("kept")
+    with branch(lake, f"{main.name}_etl", main.name):
+        assert lake.catalog.currentDatabase() == "of_work"
+        assert lake.table("kept").count() == 3
+    assert lake.catalog.currentDatabase() == "of_work"
+    lake.sql("USE default")
+    lake.sql("DROP DATABASE of_work")
+
+
+def test_a_catalog_must_be_there_and_clear(lake: SparkSession, main: Branch) -> None:
+    with (
+        pytest.raises(CannotRun, match=r"set spark\.sql\.catalog\.other to"),
+        branch(lake, "etl", catalog="other"),
+    ):
+        pytest.fail("there is no such catalog")
+    lake.conf.set("spark.sql.catalog.more.type", "nessie")
+    try:
+        with (
+            pytest.raises(CannotRun, match="2 Nessie catalogs: name one of lake, more"),
+            branch(lake, "etl"),
+        ):
+            pytest.fail("which one?")
+    finally:
+        lake.conf.unset("spark.sql.catalog.more.type")
+    lake.conf.unset(f"{_CATALOG}.catalog-impl")
+    with pytest.raises(CannotRun, match="no Nessie catalogs: set"), branch(lake, "etl"):
+        pytest.fail("there is none")
+    assert not exists(main, "etl")
+
+
+def test_what_to_publish_into_must_exist(lake: SparkSession, main: Branch) -> None:
+    with pytest.raises(ReferenceNotFound, match="'absent'"), branch(lake, "etl", "absent"):
+        pytest.fail("there is nothing to publish into")
+    assert not exists(main, "etl")

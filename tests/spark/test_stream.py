@@ -1,0 +1,234 @@
+"""The streaming source delivers every commit of a branch exactly once."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from morag import MoragError
+from morag.client import Client
+from morag.client.places import NO_ANCESTOR
+from morag.spark.opening import Origin
+from morag.spark.source.following import commits_after, fork_of
+from morag.spark.source.schemas import schema_of
+from morag.spark.source.stream import CommitStream
+from tests.serving import Served
+from tests.spark.branches import Branch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("served")) as served:
+        yield served
+
+
+@pytest.fixture
+def branch(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
+    with Client(served.url) as client:
+        yield Branch(client, served.url, request.node.name)
+
+
+@pytest.fixture
+def follow(spark: SparkSession, branch: Branch, tmp_path: Path) -> Follow:
+    return Follow(spark, branch, tmp_path / "checkpoint")
+
+
+class Follow:
+    """A query that follows a branch, as often as it is run; `delivered` has what came, by batch."""
+
+    def __init__(self, spark: SparkSession, branch: Branch, checkpoint: Path) -> None:
+        self._spark = spark
+        self._branch = branch
+        self._checkpoint = checkpoint
+        self.delivered: dict[int, list[str]] = {}
+
+    @property
+    def messages(self) -> list[str]:
+        return [message for _, batch in sorted(self.delivered.items()) for message in batch]
+
+    def run(self, before: Callable[[int], None] | None = None, **options: str) -> None:
+        """Until the branch is read to its end. `before` is called in each batch."""
+
+        def take(batch: DataFrame, number: int) -> None:
+            messages = [row.message for row in batch.collect()]
+            # A batch that is repeated has the same rows.
+            assert self.delivered.setdefault(number, messages) == messages
+            if before is not None:
+                before(number)
+
+        query = self._stream(**options).writeStream.foreachBatch(take)
+        query = query.option("checkpointLocation", str(self._checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    def _stream(self, **options: str) -> DataFrame:
+        all = {**self._branch.options, "table": "log", **options}
+        reader = self._spark.readStream.format("morag")
+        return reader.options(**all).schema("hash string, message string").load()
+
+
+def test_every_run_goes_on_where_the_last_one_stopped(branch: Branch, follow: Follow) -> None:
+    follow.run()
+    assert follow.messages == []
+    branch.commit("a", "b", "c")
+    follow.run()
+    assert follow.messages == ["a", "b", "c"]
+    follow.run()
+    assert follow.messages == ["a", "b", "c"]
+    branch.commit("d", "e")
+    follow.run()
+    assert follow.messages == ["a", "b", "c", "d", "e"]
+
+
+def test_a_first_batch_that_failed_is_repeated_as_it_was(branch: Branch, follow: Follow) -> None:
+    """Spark asks again where to begin, and the branch has moved on by then."""
+    branch.commit("a")
+
+    def fail(_: int) -> None:
+        branch.commit("b")
+        raise OSError("no space left")
+
+    with pytest.raises(StreamingQueryException, match="no space left"):
+        follow.run(before=fail, start="now")
+    follow.run(start="now")
+    follow.run(start="now")
+    assert follow.messages == ["b"]
+
+
+def test_queries_that_fail_at_random_deliver_every_commit_once(
+    branch: Branch, follow: Follow
+) -> None:
+    random = Random(7)
+    made = [f"c{n}" for n in range(10)]
+    failed = 0
+
+    def maybe_fail(_: int) -> None:
+        if random.random() < 0.6:
+            raise OSError("the machine is gone")
+
+    for n in range(0, len(made), 2):
+        branch.commit(*made[n : n + 2])
+        try:
+            follow.run(before=maybe_fail)
+        except StreamingQueryException as error:
+            assert "the machine is gone" in str(error)
+            failed += 1
+    assert failed
+    follow.run()
+    follow.run()  # The one before may have repeated a batch only.
+    assert follow.messages == made
+
+
+def test_a_stream_can_be_stopped_while_it_runs_and_limited(
+    spark: SparkSession, branch: Branch, tmp_path: Path
+) -> None:
+    made = [f"c{n}" for n in range(7)]
+    branch.commit(*made[:5])
+    sizes: list[int] = []
+    taken: list[str] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        messages = [row.message for row in batch.collect()]
+        sizes.append(len(messages))
+        taken.extend(messages)
+
+    def start() -> Any:
+        reader = spark.readStream.format("morag").options(**branch.options, table="log")
+        stream = reader.option("max_commits", "2").schema("message string").load()
+        query = stream.writeStream.foreachBatch(take)
+        return query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+    assert sizes == [2, 2, 1]
+    query = start()
+    branch.commit(*made[5:])
+    query.processAllAvailable()
+    query.stop()
+    assert taken == made
+
+
+def test_operations_come_as_rows(spark: SparkSession, branch: Branch, tmp_path: Path) -> None:
+    branch.commit("a", "b")
+    rows: list[Any] = []
+    reader = spark.readStream.format("morag").options(**branch.options, table="log")
+    stream = reader.option("operations", "true").load()
+    query = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert [(row.operation, row.key, row.snapshot_id) for row in rows] == [
+        ("PUT", ["a"], 0),
+        ("PUT", ["b"], 1),
+    ]
+    assert [row.hash for row in rows] == [entry.meta.hash for entry in branch.log()]
+
+
+def test_a_branch_that_was_moved_says_how_to_go_on(
+    spark: SparkSession, branch: Branch, follow: Follow, tmp_path: Path
+) -> None:
+    branch.commit("a", "b", "c")
+    follow.run()
+    was, shared = branch.head, branch.log()[0].meta.hash
+    branch.client.references.assign(branch.name, f"@{shared}")
+    branch.commit("x")
+    with pytest.raises(StreamingQueryException) as error:
+        follow.run()
+    text = str(error.value)
+    assert f"does not hold {was} any more" in text
+    assert f".option('start', '{shared}')" in text
+
+    again = Follow(spark, branch, tmp_path / "new checkpoint")
+    again.run(start=str(shared))
+    assert again.messages == ["x"]
+
+    branch.client.references.assign(branch.name, f"@{was}")  # The other way out.
+    branch.commit("d")
+    follow.run()
+    assert follow.messages == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"ref": "main@11223344"}, "'ref' must be its name alone"),
+        ({"start": "yesterday"}, "Hash must consist of"),
+        ({"start": "11223344"}, "a whole hash"),
+        ({"start": "11" * 32}, f"'start' names {'11' * 32}, which is not on branch 'main'"),
+        ({"max_commits": "0"}, "'max_commits' must be a number above 0"),
+        ({"strat": "now"}, "A stream has no option 'strat'"),
+        ({"ref": "absent"}, "Named reference 'absent' not found"),
+    ],
+)
+def test_options_that_cannot_be_right_are_refused(
+    served: Served, options: dict[str, str], told: str
+) -> None:
+    all = {"uri": served.url, "table": "log", **options}
+    with pytest.raises(MoragError, match=told):
+        CommitStream(Origin.of(all), all, schema_of("log")).latestOffset()
+
+
+def test_what_lies_between_two_commits(branch: Branch) -> None:
+    client = branch.client
+    a, b, c = branch.commit("a", "b", "c")
+    client.references.assign(branch.name, f"@{b}")
+    (d,) = branch.commit("d")
+    assert commits_after(client, a, c) == [c, b]
+    assert commits_after(client, NO_ANCESTOR, b) == [b, a]
+    assert commits_after(client, c, c) == []
+    assert commits_after(client, c, d) is None
+    assert commits_after(client, b, a) is None
+    assert commits_after(client, a, NO_ANCESTOR) is None
+    assert fork_of(client, c, d) == fork_of(client, d, c) == b
+    assert fork_of(client, a, d) == fork_of(client, d, a) == a
+    assert fork_of(client, a, NO_ANCESTOR) == NO_ANCESTOR
