@@ -9,11 +9,13 @@ to fail if the tasks of a job send more than 8 MB to the driver, whatever the si
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -66,12 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"GC dry run, {asked.tables:,} tables, local[2]")
     for found in (small, large):
         print(
-            f"  {found['files']:>9,} files: {found['seconds']:6.1f} s; driver: Python "
+            f"  {found['files']:>9,} files: {found['seconds']:6.1f} s "
+            f"({found['cpu_seconds']:.1f} s of CPU); driver: Python "
             f"{found['python_mb']:.0f} MB (+{found['grown_mb']:.0f} in the run), "
             f"Java {found['java_mb']:.0f} MB in use after it"
         )
         print(f"            {found['steps']}")
-    print(f"  x 2 files costs x {ratio:.2f} time (bar: {GROWTH})")
+    cpu = large["cpu_seconds"] / small["cpu_seconds"]
+    print(f"  x 2 files costs x {ratio:.2f} time (bar: {GROWTH}), x {cpu:.2f} CPU")
     return 0 if ratio <= GROWTH else 1
 
 
@@ -92,9 +96,10 @@ def measure(tables: int, files: int) -> dict[str, Any]:
             },
         )
         _collect(spark, directory / "warm")
-        before, started = _python_bytes(), perf_counter()
+        before, worked, started = _python_bytes(), _cpu_seconds(), perf_counter()
         run = _collect(spark, directory / "measured")
         took, after = perf_counter() - started, _python_bytes()
+        worked = _cpu_seconds() - worked
         found = run.step("orphans")
         assert found is not None and found.rows == expected, "it found others than were left"
         steps = ", ".join(f"{step.name} {_seconds(step):.1f}" for step in run.steps())
@@ -103,6 +108,7 @@ def measure(tables: int, files: int) -> dict[str, Any]:
         return {
             "files": files,
             "seconds": took,
+            "cpu_seconds": worked,
             "python_mb": after / MB,
             "grown_mb": (after - before) / MB,
             "java_mb": java / MB,
@@ -133,6 +139,20 @@ def _python_bytes() -> int:
     found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
     assert found, "the system does not tell"
     return 1024 * int(found[1])
+
+
+def _cpu_seconds() -> float:
+    """What this process, Java and its Python workers have used: others on the machine matter less
+    than they do for the time on the clock."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    ours = {os.getpid()}
+    for _ in range(8):  # Python starts Java, Java a daemon, and that the workers.
+        ours |= {pid for pid, fields in stats.items() if int(fields[1]) in ours}
+    ticks = sum(int(stats[pid][11]) + int(stats[pid][12]) for pid in ours if pid in stats)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _java_bytes(spark: SparkSession) -> int:

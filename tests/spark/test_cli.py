@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 import morag
 from morag.cli.main import main
 from morag.cli.spark_shown import differences, size
-from morag.spark.failures import plain
+from morag.spark import CannotRun
+from morag.spark.failures import in_plain_words, plain
 from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
@@ -202,8 +204,18 @@ def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert process.returncode == 1
-    assert said.endswith("morag: stopped\n")
+    assert "morag: stopped\n" in said
     assert "Traceback" not in said
+
+
+def test_what_fails_because_it_was_stopped_is_no_failure() -> None:
+    with pytest.raises(KeyboardInterrupt), in_plain_words():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JError("Answer from Java side is empty")
+    with pytest.raises(CannotRun, match="Spark failed: no answer"), in_plain_words():
+        raise Py4JError("no answer")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from morag.spark.progress import Progress
 
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
+
 
 @pytest.fixture
 def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:

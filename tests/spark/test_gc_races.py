@@ -18,23 +18,26 @@ if TYPE_CHECKING:
 
     from morag.spark.progress import Progress
 
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
 
-@pytest.mark.parametrize("seed", range(1))
+
+@pytest.mark.parametrize("seed", [101])
 def test_a_racing_writer_loses_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    _race(spark, tmp_path, Random(seed), changes=25)
+    _race(spark, tmp_path, seed)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(40))
 def test_many_racing_writers_lose_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    _race(spark, tmp_path, Random(seed), changes=Random(seed).randrange(5, 120))
+    _race(spark, tmp_path, seed)
 
 
-def _race(spark: SparkSession, directory: Path, random: Random, changes: int) -> None:
+def _race(spark: SparkSession, directory: Path, seed: int) -> None:
     """A random history; a collection while more of it is written; and what is there in the end.
 
     The writer is called by the thread that tells progress, while Spark works on the step.
     """
+    random, changes = Random(seed), Random(seed).randrange(5, 120)
     scene = Scene(spark, directory)
     writer, racing, turn = Writer(scene.lake, random), random.random(), Lock()
     kept = random.choice([1, 1, 2, 5])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
+
 BUCKET = "lake"
 LATER = World(clock_nanos=lambda: time_ns() + 30 * 86_400 * 10**9)
 

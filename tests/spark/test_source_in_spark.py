@@ -30,8 +30,18 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Optio
         yield {"uri": {"uri": served.url}, "store": {"store": store}}
 
 
-@pytest.mark.parametrize("table", ["references", "entries", "log", "operations", "diff", "reflog"])
-@pytest.mark.parametrize("place", ["uri", "store"])
+@pytest.mark.parametrize(
+    ("place", "table"),
+    [
+        ("uri", "references"),
+        ("uri", "entries"),
+        ("store", "entries"),
+        ("store", "log"),
+        ("uri", "operations"),
+        ("store", "diff"),
+        ("uri", "reflog"),
+    ],
+)
 def test_spark_shows_what_is_read(
     spark: SparkSession, places: dict[str, Options], place: str, table: str
 ) -> None:

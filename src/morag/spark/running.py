@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
@@ -31,7 +32,8 @@ def running(
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError):  # Java ends with this process, whether it answers or not.
+            spark.stop()
 
 
 def _hush() -> None:

@@ -136,12 +136,13 @@ def _table(data: bytes) -> IcebergTable | None:
     found = _TABLE.fullmatch(data)
     if found is None:
         return None
-    size, same_id, value_size, state_size, *numbers, location_size, location, id = found.groups()
-    snapshot, schema, spec, sort_order = numbers
+    size, same_id, value_size, state_size, snapshot, schema, spec, sort, at_size, at, id = (
+        found.groups()
+    )
     rest = len(data) - _HEAD - len(size) - len(value_size)
     try:
         if (
-            _NUMBERS[location_size] != len(location)
+            _NUMBERS[at_size] != len(at)
             or same_id != id
             or _NUMBERS[state_size] != rest - 1 - len(state_size) - _TAIL
             or _NUMBERS[value_size] != rest
@@ -150,11 +151,11 @@ def _table(data: bytes) -> IcebergTable | None:
             return None
         return IcebergTable(
             id=id.decode(),
-            metadata_location=location.decode(),
+            metadata_location=at.decode(),
             snapshot_id=0 if snapshot is None else signed(read_varint(snapshot, 0)[0]),
             schema_id=_NUMBERS[schema],
             spec_id=_NUMBERS[spec],
-            sort_order_id=_NUMBERS[sort_order],
+            sort_order_id=_NUMBERS[sort],
         )
     except (KeyError, ValueError):  # Larger than usual, or damaged.
         return None

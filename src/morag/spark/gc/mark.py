@@ -87,12 +87,12 @@ def _units(commits: DataFrame) -> DataFrame:
 
 def _walk(origin: Origin, whole: bool, roots: Rows) -> Iterator[tuple[Any, ...]]:
     with origin.open() as catalog:
-        walker = _Walker(catalog, whole)
+        walker = Walker(catalog, whole)
         for root in roots:
             yield from walker.walk(root)
 
 
-class _Walker:
+class Walker:
     """Walks down histories, and stops where it has been before with eyes as good."""
 
     def __init__(self, catalog: Client | Repository, whole: bool) -> None:

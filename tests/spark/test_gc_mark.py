@@ -1,0 +1,136 @@
+"""Which commits are live, on random histories, against a walk that never takes a short cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morag import ContentKey, Delete, IcebergTable, Put, Repository, Settings
+from morag.backend.memory import MemoryBackend
+from morag.model.times import SECOND_NANOS
+from morag.spark.gc.mark import Walker
+from morag.spark.gc.policies import Cutoff
+from morag.spark.gc.roots import Root
+from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from morag.model.listed import LogEntry
+    from morag.model.operations import Operation
+
+NAMES = ("root", "hash", "commits", "since_nanos", "live", "until")
+
+
+class Clock:
+    """Every commit takes a second."""
+
+    nanos = 1_000 * SECOND_NANOS
+
+    def __call__(self) -> int:
+        self.nanos += SECOND_NANOS
+        return self.nanos
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "drop", "branch"]), st.integers(0, 2)),
+    min_size=8,
+    max_size=25,
+)
+CUTOFFS = st.lists(
+    st.one_of(
+        st.just(Cutoff()),
+        st.builds(Cutoff, commits=st.integers(0, 6)),
+        st.builds(Cutoff, since_nanos=st.integers(999, 1_030).map(lambda s: s * SECOND_NANOS)),
+        st.none(),
+    ),
+    min_size=3,
+    max_size=3,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, cutoffs=CUTOFFS, whole=st.booleans())
+def test_short_cuts_lose_no_live_content(
+    steps: list[tuple[str, int]], cutoffs: list[Cutoff | None], whole: bool
+) -> None:
+    clock = Clock()
+    catalog = Repository(MemoryBackend(), Settings(), World(clock_nanos=clock))
+    _grow(catalog, steps)
+    references = list(catalog.references.list())
+    roots = [
+        Root(each.name or "", each.hash, cutoffs[number % len(cutoffs)])
+        for number, each in enumerate(references)
+    ]
+    walker = Walker(catalog, whole)
+    rows = [row for root in roots for row in walker.walk(dict(zip(NAMES, root.row(), strict=True)))]
+
+    assert _marked(catalog, rows) == _live(catalog, roots)
+    if whole:
+        everything = {hash for root in roots for hash in catalog.history.hashes(f"@{root.hash}")}
+        assert {row[2] for row in rows} == everything
+
+
+def _grow(catalog: Repository, steps: list[tuple[str, int]]) -> None:
+    branches = ["main"]
+    for number, (what, which) in enumerate(steps):
+        branch, key = branches[which % len(branches)], ContentKey.of(f"t{which}")
+        if what == "branch":
+            branches.append(f"b{number}")
+            catalog.references.create_branch(f"b{number}", branch)
+            continue
+        there = catalog.contents.find(branch, key)
+        operation: Operation = Delete(key)
+        if what == "put" or there is None:
+            id = None if there is None else there.id
+            operation = Put(key, _table(f"{branch}/{number}", id))
+        catalog.commit(branch, [operation], what)
+
+
+def _table(location: str, id: str | None) -> IcebergTable:
+    return IcebergTable(
+        id=id, metadata_location=location, snapshot_id=1, schema_id=0, spec_id=0, sort_order_id=0
+    )
+
+
+def _marked(catalog: Repository, rows: list[tuple[str, int, str, bool, bool]]) -> set[str]:
+    """What the job takes from the commits: puts of those that are live, all of the oldest ones."""
+    found: set[str] = set()
+    for _, _, hash, live, oldest in rows:
+        if live:
+            [entry] = catalog.history.log(f"@{hash}", until=hash, with_operations=True)
+            puts = [each for each in entry.operations or () if isinstance(each, Put)]
+            found |= {_location(each.content) for each in puts}
+        if oldest:
+            found |= _state(catalog, hash)
+    return found
+
+
+def _live(catalog: Repository, roots: list[Root]) -> set[str]:
+    found: set[str] = set()
+    for root in roots:
+        for position, entry in enumerate(catalog.history.log(f"@{root.hash}")):
+            if root.cutoff is None or not _is_live(root.cutoff, position, entry):
+                break
+            found |= _state(catalog, entry.meta.hash or "")
+    return found
+
+
+def _is_live(cutoff: Cutoff, position: int, entry: LogEntry) -> bool:
+    if position == 0:
+        return True
+    if cutoff.commits is not None:
+        return position < cutoff.commits
+    time = entry.meta.commit_time or ""
+    seconds = 60 * int(time[14:16]) + int(time[17:19])  # All happens in the first hour of 1970.
+    return cutoff.since_nanos is None or seconds * SECOND_NANOS >= cutoff.since_nanos
+
+
+def _state(catalog: Repository, hash: str) -> set[str]:
+    entries = catalog.contents.entries(f"@{hash}", with_content=True)
+    return {_location(each.content) for each in entries}
+
+
+def _location(content: object) -> str:
+    assert isinstance(content, IcebergTable)
+    return content.metadata_location
