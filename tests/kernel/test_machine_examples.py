@@ -164,3 +164,20 @@ def test_crossed_merges_leave_several_bases_and_any_of_them_will_do(repo: Reposi
     repo.merge(f"@{before}", left)
     assert repo.history.merge_base(left, right) in heads
     assert state(repo, left) == state(repo, right)
+
+
+@pytest.mark.parametrize("squash", [True, False])
+def test_a_forced_rename_moves_the_table_also_if_its_old_name_was_taken_at_once(
+    repo: Repository, squash: bool
+) -> None:
+    """A replay has no remove for a key that got another content in the same commit."""
+    work, all_at_once = branch(repo, "work"), branch(repo, "all-at-once")
+    held = repo.contents.get("main", A)
+    repo.commit(work, [Delete(A), Put(B, held)], "rename")
+    repo.commit(work, [Put(A, table(2))], "take its name")
+    repo.merge(work, all_at_once)
+    repo.commit("main", [Delete(A), Put(C, held)], "rename otherwise")
+    repo.merge(all_at_once, "main", default=MergeBehavior.FORCE, squash=squash)
+    found = state(repo, "main")
+    assert [key for key, content in found.items() if content and content.id == held.id] == [B]
+    assert found.keys() == {A, B}

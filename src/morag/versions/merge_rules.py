@@ -207,10 +207,10 @@ class SourceChanges:
         Otherwise one content would be there under two keys. It has to be searched for by its id,
         which is a walk over all keys, for a case that hardly ever comes.
         """
-        taken = {change.key: change.content_id for change in self.removes}
-        placed = {change.key for change in self.adds}
+        taken = {change.key for change in self.removes}
+        placed = {change.key: change.content_id for change in self.adds}
         for old, new in self._renames.items():
-            id = taken.get(old, NO_CONTENT_ID)
+            id = placed[new]
             forced = self._rules.of(_content_key(old)).merge_behavior is MergeBehavior.FORCE
             if not forced or id == NO_CONTENT_ID or target.get(old) is not None:
                 continue
