@@ -45,7 +45,7 @@ def test_what_a_manifest_says_was_removed_is_not_needed(tables: Lake) -> None:
     assert len(_data(outline.snapshots[-1])) == 1
 
 
-def test_metadata_may_be_compressed_and_name_its_own_directories(tmp_path: Path) -> None:
+def test_metadata_may_be_compressed_and_say_more_than_is_known(tmp_path: Path) -> None:
     said = {
         "location": "s3://lake/t",
         "properties": {"write.data.path": "s3://fast/t", "write.metadata.path": "s3://safe/t"},
@@ -57,7 +57,7 @@ def test_metadata_may_be_compressed_and_name_its_own_directories(tmp_path: Path)
     path = tmp_path / "v1.gz.metadata.json"
     path.write_bytes(gzip.compress(msgspec.json.encode(said)))
     outline = lake.outline(Files(), str(path))
-    assert outline.directories() == {"s3://lake/t", "s3://fast/t", "s3://safe/t"}
+    assert outline.location == "s3://lake/t"
     assert outline.snapshots == (lake.Snapshot(1, None, ("s3://lake/t/m.avro",)),)
     assert [path for _, path in outline.files()] == [
         "s3://lake/t/s.puffin",

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["metadata", "manifest-list", "manifest", "data", "delete", "statistics"]
 
 _GZIP: Final = b"\x1f\x8b"
-_DATA_PATHS: Final = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
-_METADATA_PATH: Final = "write.metadata.path"
 _DATA: Final = 0  # Of a data file's content: position and equality deletes are 1 and 2.
 
 # By Iceberg's ids, the fields of a manifest list and of a manifest that matter here. The others are
@@ -85,16 +83,12 @@ class Outline(Struct, frozen=True, rename="kebab"):
     """
 
     location: str
-    properties: dict[str, str | None] = {}
+    """The only directory that is its own: those that properties such as `write.data.path` name may
+    be shared with tables that nobody here knows."""
     snapshots: tuple[Snapshot, ...] | None = ()
     statistics: tuple[_Statistics, ...] | None = ()
     partition_statistics: tuple[_Statistics, ...] | None = ()
     metadata_log: tuple[_LogEntry, ...] | None = ()
-
-    def directories(self) -> set[str]:
-        """Where its files are written."""
-        named = (self.properties.get(name) for name in (*_DATA_PATHS, _METADATA_PATH))
-        return {self.location, *(path for path in named if path)}
 
     def files(self) -> Iterator[tuple[Kind, str]]:
         """What is named right here, except for what belongs to single snapshots."""

@@ -98,7 +98,7 @@ class Origin(Struct, frozen=True, kw_only=True):
             return morag.open(store, settings, read_only=not write)
 
     def __str__(self) -> str:
-        return self.uri or masked(self.store or "")
+        return masked(self.uri or self.store or "")
 
     def __repr__(self) -> str:
         return f"Origin({str(self)!r})"  # Without the token: this ends up in plans and logs.

@@ -84,8 +84,7 @@ def _read_contents(files: Files, contents: Rows) -> Iterator[tuple[Any, ...]]:
 
 def _outline(files: Files, location: str, wanted: int | None) -> Iterator[tuple[Any, ...]]:
     outline = lake.outline(files, location)
-    for directory in outline.directories():
-        yield "DIRECTORY", None, directory, None, None
+    yield "DIRECTORY", None, outline.location, None, None
     for kind, path in outline.files():
         yield from _file_rows(kind, path)
     snapshots = outline.snapshots or ()

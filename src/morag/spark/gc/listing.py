@@ -63,13 +63,12 @@ def _dropped(run: Run, files: Files) -> DataFrame:
 def _directories(files: Files, rows: Rows) -> Iterator[tuple[str]]:
     for row in rows:
         try:
-            named = lake.outline(files, row["location"]).directories()
+            yield (lake.outline(files, row["location"]).location,)
         except (FileNotFoundError, CannotRun):
             # Removed by an earlier run, perhaps, which stopped before it was through.
             guess = lake.conventional_location(row["location"])
-            named = set() if guess is None else {guess}
-        for location in named:
-            yield (location,)
+            if guess is not None:
+                yield (guess,)
 
 
 def _real_locations(rows: Rows) -> Iterator[tuple[str]]:

@@ -41,7 +41,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     def quarantined(self, path: str) -> str:
         """Where a file waits for its end: on its own disk or in its own bucket, under its name."""
         place = Place.of(path)
-        return f"{self._quarantine(place)}/.morag-quarantine/{self.id}{place.path}"
+        bucket = f"/{place.host}" if place.host else ""  # Several may share one quarantine.
+        return f"{self._quarantine(place)}/.morag-quarantine/{self.id}{bucket}{place.path}"
 
     def _quarantine(self, place: Place) -> str:
         asked = self.quarantine

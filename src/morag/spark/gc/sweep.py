@@ -195,9 +195,11 @@ def _removed(files: Files, action: Action, newest: int, row: Mapping[str, Any]) 
             return ("QUARANTINED", "") if moved else ("GONE", "")
         if found.modified_micros >= newest:
             return "CHANGED", "somebody has written it anew"
-        if action == "delete" or target is None:
+        if action == "delete":
             files.delete(path)
             return "DELETED", ""
+        if target is None:
+            return "FAILED", "the sweep began as one that deletes; go on with that, or collect anew"
         files.move(path, target)
     except (OSError, CannotRun) as error:
         return "FAILED", str(error)
