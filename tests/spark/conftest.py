@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite, and servers to read from."""
+"""One Spark session for the whole suite, and servers and lakes to read from."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import morag
+from morag.client import Client
 from morag.spark import session
+from morag.spark.opening import Origin
+from tests.serving import Served
+from tests.spark.branches import Branch
+from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -45,3 +52,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("served")) as served:
+        yield served
+
+
+@pytest.fixture
+def branch(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
+    with Client(served.url) as client:
+        yield Branch(client, served.url, request.node.name)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Origin:
+    return Origin(store=f"sqlite:{tmp_path / 'catalog.db'}")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
+    assert origin.store is not None
+    with morag.open(origin.store) as repository:
+        yield Lake(repository, (tmp_path / "lake").as_uri())

@@ -22,15 +22,14 @@ from morag import ContentKey, ContentNotFound, DeltaLakeTable, Namespace, Put
 from morag.spark import CannotRun
 from morag.spark.comparing import compared
 from morag.spark.diffs import changed_rows, diff
-from morag.spark.opening import Origin
 from morag.spark.schema_changes import schema_changes
 from morag.spark.states import Made, Size, State
-from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import Row, SparkSession
+
+    from morag.spark.opening import Origin
+    from tests.spark.lake import Lake
 
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()
@@ -107,18 +106,6 @@ def test_a_side_that_is_not_there_is_not_compared() -> None:
     found = compared(None, State(snapshot_id=1, size=size, facts={"location": "a"}))
     assert (found.new, found.old, found.history) == (size, Size(), None)
     assert found.other_changes == ()
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Origin:
-    return Origin(store=f"sqlite:{tmp_path / 'catalog.db'}")
-
-
-@pytest.fixture
-def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
-    assert origin.store is not None
-    with morag.open(origin.store) as repository:
-        yield Lake(repository, (tmp_path / "lake").as_uri())
 
 
 def test_every_kind_of_change_is_told_from_metadata_alone(

@@ -5,33 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 import morag
 from morag import ContentKey, DeltaLakeTable, IcebergTable, Put
 from morag.spark.diffs import changed_rows
 from morag.spark.files import Files
 from morag.spark.health import report, totals
-from morag.spark.opening import Origin
 from tests.spark.buckets import bucket
 from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Origin:
-    return Origin(store=f"sqlite:{tmp_path / 'catalog.db'}")
-
-
-@pytest.fixture
-def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
-    assert origin.store is not None
-    with morag.open(origin.store) as repository:
-        yield Lake(repository, (tmp_path / "lake").as_uri())
+    from morag.spark.opening import Origin
 
 
 def test_what_is_lost_is_told_of_each_content(

@@ -11,7 +11,6 @@ from morag.client import Client
 from morag.client.places import NO_ANCESTOR
 from morag.spark import CannotRun
 from morag.spark.publish import ChecksFailed, branch
-from tests.serving import Served
 from tests.spark.branches import Branch, table
 
 if TYPE_CHECKING:
@@ -20,16 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.spark.publish import Check
+    from tests.serving import Served
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
 
 _CATALOG = "spark.sql.catalog.lake"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("served")) as served:
-        yield served
 
 
 @pytest.fixture

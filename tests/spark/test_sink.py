@@ -27,33 +27,21 @@ from morag.spark.opening import Origin
 from morag.spark.source.once import BATCH, QUERY, Batch, commit_once, is_committed
 from morag.spark.source.operations import Wish, operations_of, wish_of
 from morag.spark.source.sink import CommitWriter
-from tests.serving import Served
 from tests.spark.branches import Branch, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.client import CommitResult
     from morag.model.operations import Operation
+    from tests.serving import Served
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
 
 _COLUMNS = "key array<string>, operation string, metadata_location string, snapshot_id long"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("served")) as served:
-        yield served
-
-
-@pytest.fixture
-def branch(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
-    with Client(served.url) as client:
-        yield Branch(client, served.url, request.node.name)
 
 
 def rows(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:

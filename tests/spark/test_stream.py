@@ -9,34 +9,22 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from morag import MoragError
-from morag.client import Client
 from morag.client.places import NO_ANCESTOR
 from morag.spark.opening import Origin
 from morag.spark.source.following import commits_after, fork_of
 from morag.spark.source.schemas import schema_of
 from morag.spark.source.stream import CommitStream
-from tests.serving import Served
-from tests.spark.branches import Branch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from tests.serving import Served
+    from tests.spark.branches import Branch
+
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Served(tmp_path_factory.mktemp("served")) as served:
-        yield served
-
-
-@pytest.fixture
-def branch(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
-    with Client(served.url) as client:
-        yield Branch(client, served.url, request.node.name)
 
 
 @pytest.fixture

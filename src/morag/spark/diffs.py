@@ -14,8 +14,8 @@ from morag.model.content import Content, IcebergTable, type_name
 from morag.spark.comparing import compared
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
-from morag.spark.gc.spread import spread
 from morag.spark.rows import rows_between
+from morag.spark.spread import spread
 from morag.spark.states import state_of
 from morag.spark.tables import read_table
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from morag.client import Client
     from morag.model.keys import ContentKey
-    from morag.spark.gc.spread import Rows
     from morag.spark.opening import Origin
+    from morag.spark.spread import Rows
     from morag.spark.states import State
     from morag.versions.repository import Repository
 

@@ -13,7 +13,7 @@ from morag.model.content import UDF, Content, DeltaLakeTable, IcebergTable, Iceb
 from morag.spark import lake
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files, Place, real
-from morag.spark.gc.spread import spread
+from morag.spark.spread import spread
 from morag.spark.states import Size, size_of, snapshot_of, state_of, table_metadata
 from morag.spark.tables import read_table
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.spark.gc import Run
-    from morag.spark.gc.spread import Rows
     from morag.spark.opening import Origin
+    from morag.spark.spread import Rows
 
 OK: Final = "OK"
 MISSING: Final = "MISSING"

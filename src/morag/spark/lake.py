@@ -16,7 +16,6 @@ from pyiceberg.avro.reader import StructReader
 from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.io import InputFile, load_file_io
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.avro.reader import Reader
     from pyiceberg.io import FileIO, InputStream
-    from pyiceberg.table.metadata import TableMetadata
 
     from morag.spark.files import Files
 
@@ -52,11 +50,6 @@ class Unreadable(CannotRun):
 def file_io(location: str, options: Mapping[str, str] | None = None) -> FileIO:
     """PyIceberg's way to files; `options` are its own, like `s3.endpoint`."""
     return load_file_io(dict(options or {}), location)
-
-
-def metadata(location: str, options: Mapping[str, str] | None = None) -> TableMetadata:
-    """Everything that a table's metadata file says."""
-    return FromInputFile.table_metadata(file_io(location, options).new_input(location))
 
 
 class Snapshot(Struct, frozen=True, rename="kebab"):

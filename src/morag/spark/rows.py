@@ -23,8 +23,8 @@ from morag.model.content import IcebergTable
 from morag.spark.comparable import comparable
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
-from morag.spark.gc.spread import frame_of, mapped, spread
 from morag.spark.lake import file_io
+from morag.spark.spread import frame_of, mapped, spread
 from morag.spark.states import snapshot_of, table_metadata
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from morag.spark.gc.spread import Rows
+    from morag.spark.spread import Rows
 
 CHANGE: Final = "_change"
 """The column that says what became of a row: ADDED, REMOVED, or changed from BEFORE to AFTER."""

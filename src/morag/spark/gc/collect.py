@@ -18,8 +18,8 @@ from morag.spark.gc.plan import Plan
 from morag.spark.gc.policies import Policies
 from morag.spark.gc.records import Run
 from morag.spark.gc.roots import ROOTS, find_roots
-from morag.spark.gc.spread import frame_of
 from morag.spark.gc.sweep import find_orphans, sweep
+from morag.spark.spread import frame_of
 from morag.versions.world import World
 
 if TYPE_CHECKING:

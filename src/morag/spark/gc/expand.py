@@ -11,7 +11,7 @@ from morag.spark import lake
 from morag.spark.errors import CannotRun
 from morag.spark.files import spellings
 from morag.spark.gc.records import union
-from morag.spark.gc.spread import spread
+from morag.spark.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from morag.spark.files import Files
     from morag.spark.gc.plan import Snapshots
     from morag.spark.gc.records import Run
-    from morag.spark.gc.spread import Rows
     from morag.spark.lake import Kind
+    from morag.spark.spread import Rows
 
 # `role`: FILE, DIRECTORY, MISSING or UNREADABLE.
 # `path`: As it is written in the metadata.

@@ -13,7 +13,7 @@ from morag.spark.errors import CannotRun
 from morag.spark.files import Place, real
 from morag.spark.gc.plan import RUN_ID
 from morag.spark.gc.records import union
-from morag.spark.gc.spread import frame_of, mapped, spread
+from morag.spark.spread import frame_of, mapped, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from morag.spark.files import Files
     from morag.spark.gc.records import Run
-    from morag.spark.gc.spread import Rows
+    from morag.spark.spread import Rows
 
 _LOCATIONS: Final = "location STRING"
 _LISTED: Final = "path STRING, size_bytes BIGINT, modified_micros BIGINT, location STRING"

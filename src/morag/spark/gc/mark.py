@@ -14,7 +14,7 @@ from morag.model.operations import Put
 from morag.model.refspecs import RefSpec
 from morag.model.times import parse_instant
 from morag.spark.gc.roots import ROOTS
-from morag.spark.gc.spread import frame_of, mapped, spread
+from morag.spark.spread import frame_of, mapped, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from morag.model.keys import ContentKey
     from morag.model.listed import LogEntry
     from morag.spark.gc.roots import Root
-    from morag.spark.gc.spread import Rows
     from morag.spark.opening import Origin
+    from morag.spark.spread import Rows
     from morag.versions.repository import Repository
 
 _COMMITS_AT_ONCE: Final = 200  # That a task reads with their operations before it takes others.

@@ -21,7 +21,7 @@ from morag.spark.gc.expand import FOUND, expand, live_metadata
 from morag.spark.gc.mark import contents_of
 from morag.spark.gc.records import Run, check_known
 from morag.spark.gc.roots import ROOTS, find_roots
-from morag.spark.gc.spread import frame_of, spread
+from morag.spark.spread import frame_of, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from morag.spark.gc.plan import Plan
     from morag.spark.gc.roots import Root
-    from morag.spark.gc.spread import Rows
     from morag.spark.opening import Origin
     from morag.spark.progress import Telling
+    from morag.spark.spread import Rows
 
 Action: TypeAlias = Literal["quarantine", "delete"]
 
