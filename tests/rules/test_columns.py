@@ -77,6 +77,16 @@ def test_damage_is_noticed_as_ever(table: IcebergTable, data: st.DataObject) -> 
     assert _outcome(lambda: _content(row)) == expected
 
 
+@pytest.mark.parametrize("longer", [b"", b"x", b"xx"])
+def test_sizes_of_every_length_are_checked(longer: bytes) -> None:
+    for length in range(300):
+        row = _row(msgspec.structs.replace(_table(1), id=ID, metadata_location="x" * length))
+        row = msgspec.structs.replace(row, data=row.data.replace(b"*$", longer + b"*$"))
+        assert _outcome(lambda row=row: _content(row)) == _outcome(
+            lambda row=row: content_of_value(_value(row))
+        )
+
+
 @pytest.fixture(scope="module")
 def repo() -> Iterator[Repository]:
     small = Settings(

@@ -199,7 +199,7 @@ def _referenced(micros: int) -> bytes:
     return _REFERENCED + varint(micros)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)  # Who reads by key meets the times of many commits in turn.
 def _micros(referenced: bytes) -> int:
     return signed(read_varint(referenced, 0)[0])
 

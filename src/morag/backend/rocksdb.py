@@ -101,6 +101,8 @@ class RocksDBBackend:
         return self.apply(repo, (), swap).swapped
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        if len(ids) > FEW:
+            ids = sorted(ids)  # Neighbours are in one block.
         found = zip(ids, self._messages(_prefix(repo), ids), strict=True)
         return {id: decode_row(id, message) for id, message in found if message is not None}
 

@@ -89,8 +89,8 @@ def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
             raise StoreUrlInvalid(f"There is no RocksDB store in '{path}'; name its directory")
     except OSError as error:
         raise _unusable(path, error) from error
-    # Whoever reads everything meets each block many times, at keys that are in no order.
-    options = _options(Cache(128 * _MIB), memtable_bytes=16 * _MIB)
+    # Small: whoever reads everything meets a block again only when it is out of any cache.
+    options = _options(Cache(8 * _MIB), memtable_bytes=16 * _MIB)
     options.set_max_open_files(-1)
     options.set_allow_mmap_reads(True)  # A fifth faster where keys are in no order.
     notes = TemporaryDirectory(prefix="morag-rocksdb-")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -11,14 +10,14 @@ from msgspec import Struct
 from morag.index.keys import CONTENTS, KeyRange, content_path, store_key
 from morag.index.layered import index_of
 from morag.index.ops import payload_of, value_of
-from morag.model.content import TYPE_NAMES, Content, IcebergTable
+from morag.model.content import TYPE_NAMES, Content
 from morag.persist.codec import decode
 from morag.persist.objects import Value
 from morag.persist.order import sortable
 from morag.persist.persist import ObjectMissing
 from morag.versions.contents import content_of_value
 from morag.versions.entries import content_id_text, type_payload
-from morag.wire import read_varint, signed, varint
+from morag.versions.usual_tables import usual_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -107,55 +106,10 @@ def _contents(persist: Persist, ops: Sequence[bytes]) -> list[Content]:
     return [_content(rows[id]) for id in ids]
 
 
-# Nearly all content is Iceberg tables, and nearly all their rows look like this, but for the sizes:
-# of the object, of the value, of the state and of the location.
-_NUMBER: Final = rb"([\x80-\xff]*+[\x00-\x7f])"
-_TABLE: Final = re.compile(
-    rb"\x22" + _NUMBER + rb"\x0a\x24(.{36})\x10\x01\x1a" + _NUMBER + rb"\x12" + _NUMBER +
-    rb"(?:\x08" + _NUMBER + rb")?(?:\x10" + _NUMBER + rb")?(?:\x18" + _NUMBER + rb")?"
-    rb"(?:\x20" + _NUMBER + rb")?\x2a" + _NUMBER + rb"(.*)\x2a\x24(.{36})",
-    re.DOTALL,
-)  # fmt: skip
-_HEAD: Final = 1 + 2 + 36 + 2 + 1
-"""Bytes in front of the state that are neither of the first two sizes."""
-_TAIL: Final = 2 + 36
-_NUMBERS: Final[dict[bytes | None, int]] = {varint(n): n for n in range(1 << 12)} | {None: 0}
-
-
 def _content(row: Row) -> Content:
-    table = _table(row.data)
+    table = usual_table(row.data)  # Nearly all content is.
     if table is not None:
         return table
     value = decode(row)
     assert isinstance(value, Value), "an entry leads to a value"
     return content_of_value(value)
-
-
-def _table(data: bytes) -> IcebergTable | None:
-    """The table in a row that looks as usual. It is taken only if all sizes fit the pattern."""
-    found = _TABLE.fullmatch(data)
-    if found is None:
-        return None
-    size, same_id, value_size, state_size, snapshot, schema, spec, sort, at_size, at, id = (
-        found.groups()
-    )
-    rest = len(data) - _HEAD - len(size) - len(value_size)
-    try:
-        if (
-            _NUMBERS[at_size] != len(at)
-            or same_id != id
-            or _NUMBERS[state_size] != rest - 1 - len(state_size) - _TAIL
-            or _NUMBERS[value_size] != rest
-            or _NUMBERS[size] != len(data) - 1 - len(size)
-        ):
-            return None
-        return IcebergTable(
-            id=id.decode(),
-            metadata_location=at.decode(),
-            snapshot_id=0 if snapshot is None else signed(read_varint(snapshot, 0)[0]),
-            schema_id=_NUMBERS[schema],
-            spec_id=_NUMBERS[spec],
-            sort_order_id=_NUMBERS[sort],
-        )
-    except (KeyError, ValueError):  # Larger than usual, or damaged.
-        return None
