@@ -9,24 +9,33 @@ from urllib.request import Request, urlopen
 from moto.server import ThreadedMotoServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 @contextmanager
-def bucket(name: str) -> Iterator[dict[str, str]]:
-    """PyIceberg's options for reaching an empty bucket, which lives as long as the `with` block."""
+def bucket(*names: str) -> Iterator[dict[str, str]]:
+    """PyIceberg's options for reaching empty buckets, which live as long as the `with` block."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
-        with urlopen(Request(f"{endpoint}/{name}", method="PUT")) as answer:
-            assert answer.status == 200
-        yield {
-            "s3.endpoint": endpoint,
+        options = {
+            "s3.endpoint": f"http://{host}:{port}",
             "s3.access-key-id": "any",
             "s3.secret-access-key": "any",
             "s3.region": "us-east-1",
         }
+        for name in names:
+            put(options, f"s3://{name}", b"")
+        yield options
     finally:
         server.stop()
+
+
+def put(options: Mapping[str, str], location: str, content: bytes) -> None:
+    """Write an object under exactly this name; without a name, it is a bucket."""
+    path = location.removeprefix("s3://")
+    raw = {"Content-Type": "application/octet-stream"}  # Else it is taken for a form.
+    request = Request(f"{options['s3.endpoint']}/{path}", content, raw, method="PUT")
+    with urlopen(request) as answer:
+        assert answer.status == 200

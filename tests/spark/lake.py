@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import read_manifest_list
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from morag import ContentKey, ContentNotFound, Delete, IcebergTable, Namespace, Put
+from morag import (
+    ContentKey,
+    ContentNotFound,
+    Delete,
+    IcebergTable,
+    IcebergView,
+    Namespace,
+    Put,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from morag import Repository
     from morag.client import Client
@@ -67,6 +78,68 @@ class Lake(MetastoreCatalog, NoopCatalog):
         old = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != current]
         if old:
             table.maintenance.expire_snapshots().by_ids(old).commit()
+
+    def rewrite(self, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+        """A new version of a table, with metadata that PyIceberg would not write."""
+        table = self.load_table(name)
+        said = json.loads(table.io.new_input(table.metadata_location).open().read())
+        logged = {"timestamp-ms": said["last-updated-ms"], "metadata-file": table.metadata_location}
+        said["metadata-log"] = [*said.get("metadata-log", ()), logged]
+        change(said)
+        where = table.metadata_location.rpartition("/")[0]
+        location = f"{where}/{len(said['metadata-log']):05}-{uuid4()}.metadata.json"
+        with table.io.new_output(location).create() as file:
+            file.write(json.dumps(said).encode())
+        self._put(name, table.metadata, location, f"rewrite {name}")
+
+    def name_manifests(self, name: str) -> None:
+        """Let snapshots name their manifests themselves, as in tables from before there were lists.
+
+        PyIceberg does not load such a table any more.
+        """
+        table = self.load_table(name)
+
+        def change(said: dict[str, Any]) -> None:
+            said |= {"format-version": 1, "schema": said["schemas"][0], "partition-spec": []}
+            for snapshot in said["snapshots"]:
+                listed = table.io.new_input(snapshot.pop("manifest-list"))
+                snapshot["manifests"] = [each.manifest_path for each in read_manifest_list(listed)]
+
+        self.rewrite(name, change)
+
+    def add_statistics(self, name: str) -> None:
+        """One file on the table and one on its partitions. Nobody reads what is in them."""
+        table = self.load_table(name)
+        snapshot = table.metadata.current_snapshot_id
+        common: dict[str, Any] = {"snapshot-id": snapshot, "file-size-in-bytes": 4}
+        paths = [f"{table.location()}/metadata/{snapshot}{end}" for end in (".stats", "-p.parquet")]
+        for path in paths:
+            with table.io.new_output(path).create(overwrite=True) as file:
+                file.write(b"told")
+
+        def change(said: dict[str, Any]) -> None:
+            of_table, of_partitions = ({**common, "statistics-path": path} for path in paths)
+            of_table |= {"file-footer-size-in-bytes": 0, "blob-metadata": []}
+            said |= {"statistics": [of_table], "partition-statistics": [of_partitions]}
+
+        self.rewrite(name, change)
+
+    def make_view(self, name: str) -> None:
+        """A new view, or a new version of one."""
+        self._made += 1
+        where = f"{self.warehouse}/{name.replace('.', '/')}"
+        location = f"{where}/metadata/{self._made:05}-{uuid4()}.metadata.json"
+        with self._load_file_io(self.properties, location).new_output(location).create() as file:
+            file.write(json.dumps(_view(where)).encode())
+        there = self.catalog.contents.get_all(self.branch, [_key(name)])
+        view = IcebergView(
+            id=there[_key(name)].id if there else None,
+            metadata_location=location,
+            version_id=1,
+            schema_id=0,
+        )
+        operations = [*self._missing_namespaces(name), Put(_key(name), view)]
+        self.catalog.commit(self.branch, operations, f"change {name}")
 
     def drop(self, name: str) -> None:
         self.catalog.commit(self.branch, [Delete(_key(name))], f"drop {name}")
@@ -147,6 +220,27 @@ class Lake(MetastoreCatalog, NoopCatalog):
         needed = [ContentKey.of(*elements[:depth]) for depth in range(1, len(elements))]
         there = self.catalog.contents.get_all(self.branch, needed)
         return [Put(key, Namespace.of(*key.elements)) for key in needed if key not in there]
+
+
+def _view(location: str) -> dict[str, Any]:
+    version = {
+        "version-id": 1,
+        "schema-id": 0,
+        "timestamp-ms": 1,
+        "summary": {},
+        "default-namespace": [],
+        "representations": [{"type": "sql", "sql": "SELECT 1 AS one", "dialect": "spark"}],
+    }
+    one = {"id": 1, "name": "one", "type": "int", "required": False}
+    return {
+        "view-uuid": str(uuid4()),
+        "format-version": 1,
+        "location": location,
+        "current-version-id": 1,
+        "versions": [version],
+        "version-log": [{"version-id": 1, "timestamp-ms": 1}],
+        "schemas": [{"schema-id": 0, "type": "struct", "fields": [one]}],
+    }
 
 
 def _key(name: str) -> ContentKey:

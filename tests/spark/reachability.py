@@ -1,15 +1,17 @@
 """Which files live references lead to, found the slow way, with nothing that the job is made of.
 
-Commit by commit, all entries of each; table by table, with PyIceberg's own view of snapshots.
+Commit by commit, all entries of each; table by table and view by view, with PyIceberg's own view of
+manifests.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
 
-from morag import IcebergTable
+from morag import IcebergTable, IcebergView
 from morag.spark.lake import file_io
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Reachability:
             hashes = list(catalog.history.hashes(f"{name}@{reference.hash}"))
             for hash in hashes[: max(1, live_commits(name))]:
                 for entry in catalog.contents.entries(f"@{hash}", with_content=True):
-                    if isinstance(entry.content, IcebergTable):
+                    if isinstance(entry.content, IcebergTable | IcebergView):
                         found.add(entry.content.metadata_location)
         return found
 
@@ -54,16 +56,27 @@ class Reachability:
 
     def _read(self, location: str) -> set[str]:
         io = file_io(location, self._options)
-        metadata = FromInputFile.table_metadata(io.new_input(location))
-        found = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
-        found |= {each.statistics_path for each in metadata.statistics}
-        for snapshot in metadata.snapshots:
-            found.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(io):
+        said = json.loads(io.new_input(location).open().read())
+        found = {location, *(entry["metadata-file"] for entry in said.get("metadata-log", ()))}
+        for statistics in ("statistics", "partition-statistics"):
+            found |= {each["statistics-path"] for each in said.get(statistics, ())}
+        for snapshot in said.get("snapshots", ()):
+            manifests = [_manifest(path) for path in snapshot.get("manifests", ())]
+            if "manifest-list" in snapshot:
+                found.add(snapshot["manifest-list"])
+                manifests += read_manifest_list(io.new_input(snapshot["manifest-list"]))
+            for manifest in manifests:
                 found.add(manifest.manifest_path)
                 entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
                 found |= {entry.data_file.file_path for entry in entries}
         return found
+
+
+def _manifest(path: str) -> ManifestFile:
+    """As a list would name it."""
+    return ManifestFile.from_args(
+        manifest_path=path, partition_spec_id=0, content=ManifestContent.DATA, sequence_number=0
+    )
 
 
 def files_on_disk(directory: Path) -> set[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LONG_AGO = 1_000_000_000
+AGED = "aged"
+"""The namespace of tables that PyIceberg cannot change."""
 
 
 class Scene:
@@ -119,7 +121,8 @@ class Writer:
 
     def _table(self, on: Lake) -> str:
         entries = self._lake.catalog.contents.entries(on.branch)
-        return self._random.choice([str(e.key) for e in entries if e.type == "ICEBERG_TABLE"])
+        tables = [each.key for each in entries if each.type == "ICEBERG_TABLE"]
+        return self._random.choice([str(key) for key in tables if key.elements[0] != AGED])
 
     def _references(self, kind: Any) -> list[Any]:
         return list(self._lake.catalog.references.list(kind))

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,13 +16,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 import morag
 from morag.cli.main import main
 from morag.cli.spark_shown import differences, size
-from morag.spark import CannotRun
+from morag.spark import CannotRun, gc
 from morag.spark.failures import in_plain_words, plain
 from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -134,15 +134,50 @@ def test_garbage_goes_only_when_one_says_so(
     assert main(["spark", "gc", "show", run, "--json"]) == 0
     orphans = capsys.readouterr().out.splitlines()[-1]
     assert msgspec.json.decode(orphans)["path"] == f"file://{litter}"
+    waiting = litter.parent / ".morag-quarantine" / Path(run).name / litter.name
+    waiting.parent.mkdir(parents=True)
+    waiting.write_bytes(b"54321")
+    assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 1
+    assert "removed: failed 1 files, 5 B" in capsys.readouterr().out
+    waiting.unlink()
     assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 0
     assert "removed: quarantined 1 files, 5 B" in capsys.readouterr().out
     assert not litter.exists()
     assert main(["spark", "gc", "purge", run, *catalog]) == 0  # Dry, too.
+    assert waiting.exists()
+    assert main(["spark", "gc", "show", run, "--part", "removed-1"]) == 1
+    assert "no step 'removed-1' yet, but refs, " in capsys.readouterr().err
     assert main(["spark", "gc", "undo", run]) == 0
     assert "undone: restored 1 files, 5 B" in capsys.readouterr().out
     assert litter.read_bytes() == b"12345"
     assert main(["spark", "gc", "list", "--runs", runs]) == 0
     assert "orphans, " in capsys.readouterr().out
+    Path(f"{run}/busy").touch()
+    assert main(["spark", "gc", "undo", run]) == 1
+    assert "morag spark gc unlock" in capsys.readouterr().err
+    assert main(["spark", "gc", "unlock", run]) == 0
+    assert main(["spark", "gc", "purge", run, "--no-dry-run", *catalog]) == 1
+    assert "was undone" in capsys.readouterr().err
+    assert main(["spark", "gc", "show", run, "--part", "removed", "--json"]) == 0
+    (shown,) = capsys.readouterr().out.splitlines()
+    assert msgspec.json.decode(shown)["outcome"] == "QUARANTINED"
+
+
+@pytest.mark.parametrize("step", ["resume", "sweep", "undo", "purge"])
+def test_who_stops_a_job_is_told_how_it_goes_on(
+    spark: SparkSession,
+    step: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc, "Run", stopped if step in ("sweep", "purge") else gc.Run)
+    monkeypatch.setattr(gc, step, stopped)
+    catalog = [] if step == "undo" else ["--uri", "http://127.0.0.1:1"]
+    assert main(["spark", "gc", step, "a-run", *catalog]) == 1
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from morag.spark.opening import Origin
+    from morag.spark.progress import Progress
     from tests.spark.lake import Lake
 
 
@@ -108,6 +109,14 @@ def test_a_side_that_is_not_there_is_not_compared() -> None:
     assert found.other_changes == ()
 
 
+def test_what_a_catalog_notes_for_itself_is_no_change() -> None:
+    old, new = (
+        State(snapshot_id=1, facts={"property nessie.commit.id": id, "property owner": id})
+        for id in ("a", "b")
+    )
+    assert compared(old, new).other_changes == ("changed property owner from a to b",)
+
+
 def test_every_kind_of_change_is_told_from_metadata_alone(
     spark: SparkSession, lake: Lake, origin: Origin
 ) -> None:
@@ -171,14 +180,24 @@ def test_every_kind_of_change_is_told_from_metadata_alone(
     assert {row.problem for name, row in found.items() if name != "db.lost"} == {None}
 
 
-def test_rows_of_a_renamed_table_are_found(spark: SparkSession, lake: Lake, origin: Origin) -> None:
+def test_rows_of_a_renamed_table_are_found_and_how_far_it_is(
+    spark: SparkSession, lake: Lake, origin: Origin
+) -> None:
     lake.make("db.old_name", rows=2)
     lake.catalog.references.create_branch("dev", at="main")
     dev = lake.on("dev")
     dev.rename("db.old_name", "db.new_name")
     dev.grow("db.new_name", 1)
-    rows = changed_rows(spark, origin, "main", "dev", ContentKey.of("db", "new_name")).collect()
-    assert [row._change for row in rows] == ["ADDED"]
+    told: list[Progress] = []
+    renamed = ContentKey.of("db", "new_name")
+    rows = changed_rows(spark, origin, "main", "dev", renamed, progress=told.append)
+    assert rows.is_cached
+    assert [row._change for row in rows.collect()] == ["ADDED"]
+    found = diff(spark, origin, "main", "dev", progress=told.append)
+    assert [row.change for row in found.collect()] == ["RENAMED"]
+    assert {each.stage for each in told} == {"rows", "diff"}
+    for frame in (rows, found):
+        frame.unpersist()
 
 
 def test_rows_of_what_has_none_are_refused(spark: SparkSession, lake: Lake, origin: Origin) -> None:

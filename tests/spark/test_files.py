@@ -1,15 +1,18 @@
-"""Files of a lake by their URIs, on disk; tests of S3 are in test_gc_s3.py."""
+"""Files of a lake by their URIs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow.fs import FileInfo, FileType
 
-from morag.spark import CannotRun
-from morag.spark.files import Files, Place, real, spellings
+from morag.spark import CannotRun, files
+from morag.spark.files import Files
+from tests.spark.buckets import bucket, put
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -21,30 +24,10 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def test_all_ways_to_write_a_location_have_a_spelling_in_common(tree: Path) -> None:
-    path = f"{tree}/t/b.avro"
-    for location in (path, f"file:{path}", f"file://{path}", f"FILE:///{path}"):
-        assert spellings(location) == {f"file://{path}"}
-    assert spellings("s3a://lake/x//y") == spellings("s3://lake/x/y") == {"s3://lake/x/y"}
-
-
-def test_links_are_seen_through(tree: Path) -> None:
-    (tree / "link").symlink_to(tree / "t")
-    assert real(f"{tree}/link/b.avro") == f"file://{tree}/t/b.avro"
-    found = Files().walk(f"file://{tree}/link", lambda name: False)
-    assert {each.path for each in found} == {
-        f"file://{tree}/t/b.avro",
-        f"file://{tree}/t/data/day=1/a.parquet",
-    }
-
-
-def test_names_that_writers_may_decode_have_a_spelling_for_each() -> None:
-    assert spellings("s3://lake/a%20b?c") == {
-        "s3://lake/a%20b?c",
-        "s3://lake/a b?c",
-        "s3://lake/a%20b",
-        "s3://lake/a b",
-    }
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Files]:
+    with bucket("lake") as options:
+        yield Files(options)
 
 
 def test_a_walk_tells_sizes_and_does_not_follow_links_inside(tree: Path) -> None:
@@ -55,6 +38,20 @@ def test_a_walk_tells_sizes_and_does_not_follow_links_inside(tree: Path) -> None
     found = Files().walk(f"{tree}/t", lambda name: name == "data")
     assert [(each.path, each.size_bytes) for each in found] == [(f"file://{tree}/t/b.avro", 2)]
     assert list(Files().walk(f"{tree}/nowhere", lambda name: False)) == []
+
+
+def test_a_link_can_be_walked_through_and_found(tree: Path) -> None:
+    (tree / "link").symlink_to(tree / "t")
+    found = Files().walk(f"file://{tree}/link", lambda name: False)
+    assert {each.path for each in found} == {
+        f"file://{tree}/t/b.avro",
+        f"file://{tree}/t/data/day=1/a.parquet",
+    }
+    (tree / "file").symlink_to(tree / "t" / "b.avro")
+    linked = Files().find(f"{tree}/file")
+    assert linked is not None and linked.size_bytes == 2
+    (tree / "t" / "b.avro").unlink()
+    assert Files().find(f"{tree}/file") is None
 
 
 def test_files_are_found_read_moved_and_deleted(tree: Path) -> None:
@@ -71,12 +68,73 @@ def test_files_are_found_read_moved_and_deleted(tree: Path) -> None:
         files.delete(there)
 
 
+def test_a_file_is_read_under_whatever_name_its_writer_made_of_it(tree: Path) -> None:
+    (tree / "a b").write_bytes(b"decoded")
+    assert Files().read(f"file://{tree}/a%20b") == b"decoded"
+    (tree / "a%20b").write_bytes(b"as it is")
+    assert Files().read(f"file://{tree}/a%20b") == b"as it is"
+
+
 def test_a_move_overwrites_nothing(tree: Path) -> None:
+    here, there = tree / "t" / "b.avro", tree / "t" / "data" / "day=1" / "a.parquet"
+    with pytest.raises(FileExistsError, match="is not the file"):
+        Files().move(str(here), str(there))
+    assert (here.read_bytes(), there.read_bytes()) == (b"de", b"abc")
+
+
+def test_a_move_that_was_stopped_half_way_is_completed(tree: Path) -> None:
+    here, there = tree / "t" / "b.avro", tree / "c.avro"
+    there.write_bytes(here.read_bytes())
+    Files().move(str(here), str(there))
+    assert not here.exists()
+    assert there.read_bytes() == b"de"
+
+
+def test_a_link_to_the_file_is_not_taken_for_a_copy_of_it(tree: Path) -> None:
+    here, there = tree / "t" / "b.avro", tree / "c.avro"
+    there.symlink_to(here)
     with pytest.raises(FileExistsError):
-        Files().move(f"{tree}/t/b.avro", f"{tree}/t/data/day=1/a.parquet")
-    assert Files().read(f"{tree}/t/data/day=1/a.parquet") == b"abc"
+        Files().move(str(here), str(there))
+    assert here.read_bytes() == b"de"
 
 
-def test_other_file_systems_are_refused_by_name() -> None:
-    with pytest.raises(CannotRun, match="'gs'"):
-        Place.of("gs://lake/x")
+def test_what_does_not_tell_its_age_is_not_old() -> None:
+    assert files._elsewhere(FileInfo("b/x", FileType.File, size=1)).modified_micros is None
+
+
+def test_values_of_options_are_not_shown() -> None:
+    shown = repr(Files({"s3.secret-access-key": "hush", "s3.region": "here"}))
+    assert shown == "Files(s3.region, s3.secret-access-key)"
+
+
+def test_a_move_on_s3_that_was_stopped_half_way_is_completed(s3: Files) -> None:
+    here, there = "s3://lake/half/x", "s3://lake/half/q/x"
+    put(s3.options, here, b"abc")
+    put(s3.options, there, b"abc")
+    s3.move(here, there)
+    assert s3.find(here) is None
+    assert s3.read(there) == b"abc"
+    put(s3.options, here, b"abd")
+    with pytest.raises(FileExistsError):
+        s3.move(here, there)
+    assert (s3.read(here), s3.read(there)) == (b"abd", b"abc")
+
+
+def test_directories_without_a_name_are_passed_over(s3: Files) -> None:
+    for key in ("x//y", "x/z", "x/y"):
+        put(s3.options, f"s3://lake/slashes/{key}", key.encode())
+    found = s3.walk("s3://lake/slashes", lambda name: False)
+    assert {each.path for each in found} == {"s3://lake/slashes/x/y", "s3://lake/slashes/x/z"}
+    assert list(s3.walk("s3://lake/slashes//x", lambda name: False)) == []
+    assert s3.read("s3a://lake//slashes/x/z") == b"x/z", "as Hadoop means it"
+    with pytest.raises(CannotRun, match="two slashes"):
+        s3.read("s3://lake/slashes//nowhere")
+
+
+def test_what_s3_cannot_copy_stays(s3: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_S3_COPIES_BYTES", 2)  # Nobody has 5 GiB to spare for a test.
+    put(s3.options, "s3://lake/big/x", b"abc")
+    with pytest.raises(CannotRun, match="5 GiB"):
+        s3.move("s3://lake/big/x", "s3://lake/big/q/x")
+    assert s3.read("s3://lake/big/x") == b"abc"
+    assert s3.find("s3://lake/big/q/x") is None

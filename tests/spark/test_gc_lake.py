@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.spark import CannotRun, gc
-from tests.spark.scene import Scene, Writer, paths
+from tests.spark.scene import AGED, Scene, Writer, paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.spark.lake import Lake
 
 TABLES = 200
 
@@ -51,7 +53,7 @@ def _live_commits(name: str) -> int:
 
 
 def _fill(scene: Scene) -> None:
-    """Tables on main, some of them only once; branches and tags; and some chance."""
+    """Tables and views on main, some of them only once; branches and tags; and some chance."""
     lake, refs = scene.lake, scene.catalog.references
     writer = Writer(lake, Random(5))
     for number in range(TABLES):
@@ -66,7 +68,22 @@ def _fill(scene: Scene) -> None:
             lake.rename(f"db{(number - 8) % 7}.t{number - 8}", f"moved.t{number}")
             lake.grow(f"db{number % 7}.t{number}")
             lake.expire(f"db{number % 7}.t{number}")
+        if number % 60 == 15:
+            _add_rare_kinds(lake, number)
         if number % 40 == 39:
             refs.delete(f"etl/{number - 9}")
     for _ in range(60):
         writer.step()
+
+
+def _add_rare_kinds(lake: Lake, number: int) -> None:
+    """Views, statistics, and snapshots without manifest lists: some stay, and some are dropped."""
+    for name in (f"kept{number}", f"lost{number}"):
+        lake.make_view(f"views.{name}")
+        lake.make(f"told.{name}")
+        lake.add_statistics(f"told.{name}")
+        lake.make(f"{AGED}.{name}")
+        lake.name_manifests(f"{AGED}.{name}")
+    lake.make_view(f"views.kept{number}")
+    for namespace in ("views", "told", AGED):
+        lake.drop(f"{namespace}.lost{number}")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from morag import ContentKey, Delete, IcebergTable, Put, Repository, Settings
 from morag.backend.memory import MemoryBackend
-from morag.model.times import SECOND_NANOS
+from morag.model.times import SECOND_NANOS, parse_instant
 from morag.spark.gc.mark import Walker
 from morag.spark.gc.policies import Cutoff
 from morag.spark.gc.roots import Root
@@ -69,6 +69,17 @@ def test_short_cuts_lose_no_live_content(
     if whole:
         everything = {hash for root in roots for hash in catalog.history.hashes(f"@{root.hash}")}
         assert {row[2] for row in rows} == everything
+
+
+def test_a_commit_of_the_very_moment_is_live() -> None:
+    catalog = Repository(MemoryBackend(), Settings(), World(clock_nanos=Clock()))
+    _grow(catalog, [("put", 0), ("put", 1), ("put", 2)])
+    entries = list(catalog.history.log("main"))
+    moment = parse_instant(entries[1].meta.commit_time or "")
+    for since, count in ((moment, 2), (moment + 1, 1)):
+        root = Root("main", entries[0].meta.hash or "", Cutoff(since_nanos=since))
+        rows = list(Walker(catalog, False).walk(dict(zip(NAMES, root.row(), strict=True))))
+        assert [row[2] for row in rows] == [entry.meta.hash for entry in entries[:count]]
 
 
 def _grow(catalog: Repository, steps: list[tuple[str, int]]) -> None:

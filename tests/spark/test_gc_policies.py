@@ -27,7 +27,7 @@ def test_a_policy_is_none_a_count_a_duration_or_a_moment(policy: str, cutoff: Cu
     assert Policies(policy).cutoff("main", NOW) == cutoff
 
 
-@pytest.mark.parametrize("policy", ["", "-1", "soon", "P", "2024-03-01", "1.5"])
+@pytest.mark.parametrize("policy", ["", "-1", "soon", "P", "P-1D", "PT-1H", "2024-03-01", "1.5"])
 def test_anything_else_is_refused(policy: str) -> None:
     with pytest.raises(CannotRun, match="Cut-off policy"):
         Policies(policy).check(NOW)
@@ -48,6 +48,8 @@ def test_what_was_asked_for_goes_before_the_configuration() -> None:
     asked = Policies.of(config, "1", {"main": "2"})
     assert asked.cutoff("main", NOW) == Cutoff(commits=2)
     assert asked.cutoff("other", NOW) == Cutoff(commits=1)
+    assert Policies.of(config, "NONE", {}).cutoff("main", NOW) == Cutoff()
+    assert Policies.of(config, None, {"other": "2"}).cutoff("main", NOW) == Cutoff(commits=8)
     assert Policies.of(None, None, {}) == Policies("NONE")
 
 

@@ -62,7 +62,7 @@ def _race(spark: SparkSession, directory: Path, seed: int) -> None:
     removed = paths(run.removed.where("outcome = 'QUARANTINED'"))
     # Whatever was dead from start to end is gone: caution must not mean doing nothing.
     assert dead - ever <= removed, done
-    assert scene.files() & removed == paths(run.read("rescued")), done
+    assert scene.files() & removed == paths(run.tries("rescued").outcomes), done
 
     for _ in range(5):
         writer.step()

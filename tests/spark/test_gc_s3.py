@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from time import time_ns
 from typing import TYPE_CHECKING
-from urllib.request import Request, urlopen
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from morag.client import Client
 from morag.spark import gc
@@ -15,7 +13,8 @@ from morag.spark.files import Files
 from morag.spark.opening import Origin
 from morag.versions.world import World
 from tests.serving import Served
-from tests.spark.lake import Lake
+from tests.spark.buckets import bucket, put
+from tests.spark.lake import ROWS, Lake
 from tests.spark.reachability import Reachability
 from tests.spark.scene import paths
 
@@ -27,32 +26,22 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
 
-BUCKET = "lake"
 LATER = World(clock_nanos=lambda: time_ns() + 30 * 86_400 * 10**9)
 
 
 @pytest.fixture
 def s3() -> Iterator[dict[str, str]]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "s3.endpoint": f"http://{host}:{port}",
-        "s3.access-key-id": "any",
-        "s3.secret-access-key": "any",
-        "s3.region": "us-east-1",
-    }
-    server.stop()
+    with bucket("lake", "other", "away") as options:
+        yield options
 
 
-def test_orphans_on_s3_go_to_quarantine_and_back(
+def test_orphans_of_two_buckets_go_to_quarantine_and_back(
     spark: SparkSession, tmp_path: Path, s3: dict[str, str]
 ) -> None:
     files = Files(s3)
-    _make_bucket(s3)
     with Served(tmp_path) as server, Client(server.url) as catalog:
         origin = Origin(uri=server.url)
-        lake = Lake(catalog, f"s3://{BUCKET}/warehouse", options=s3)
+        lake = Lake(catalog, "s3://lake/warehouse", options=s3)
         lake.make("db.t")
         lake.grow("db.t")
         lake.make("db.gone")
@@ -60,23 +49,36 @@ def test_orphans_on_s3_go_to_quarantine_and_back(
         catalog.references.create_branch("gone", "main")
         lake.on("gone").make("db.too")
         catalog.references.delete("gone")
+        lake.create_table("db.other", ROWS, location="s3://other/warehouse/db/t")
+        for name in ("lake", "other"):
+            put(s3, f"s3://{name}/warehouse/db/t/data/litter", name.encode())
         before = _files(files)
         live = Reachability(s3).files(catalog, lambda name: 1)
 
-        run = gc.collect(spark, origin, str(tmp_path / "runs"), cutoff="1", files=s3, world=LATER)
+        run = gc.collect(
+            spark,
+            origin,
+            str(tmp_path / "runs"),
+            cutoff="1",
+            quarantine="s3://away",
+            files=s3,
+            world=LATER,
+        )
         assert paths(run.orphans) == before - live
         assert _files(files) == before
+        half = min(before - live)  # A move that was stopped before the file itself was deleted.
+        put(s3, run.plan.quarantined(half), files.read(half))
         gc.sweep(spark, run.path, origin, files=s3)
         assert _files(files) == live
         gc.undo(spark, run.path, files=s3)
         assert _files(files) == before
-
-
-def _make_bucket(s3: dict[str, str]) -> None:
-    with urlopen(Request(f"{s3['s3.endpoint']}/{BUCKET}", method="PUT")) as answer:
-        assert answer.status == 200
+        for name in ("lake", "other"):
+            assert files.read(f"s3://{name}/warehouse/db/t/data/litter") == name.encode()
 
 
 def _files(files: Files) -> set[str]:
-    found = files.walk(f"s3://{BUCKET}/warehouse", lambda name: False)
-    return {each.path for each in found}
+    return {
+        found.path
+        for name in ("lake", "other")
+        for found in files.walk(f"s3://{name}/warehouse", lambda name: False)
+    }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import morag
-from morag import ContentKey, DeltaLakeTable, IcebergTable, Put
+from morag import UDF, ContentKey, DeltaLakeTable, IcebergTable, IcebergView, Put
 from morag.spark.diffs import changed_rows
 from morag.spark.files import Files
 from morag.spark.health import report, totals
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from morag.spark.opening import Origin
+    from morag.spark.progress import Progress
 
 
 def test_what_is_lost_is_told_of_each_content(
@@ -42,7 +43,9 @@ def test_what_is_lost_is_told_of_each_content(
     assert snapshot is not None
     _path(snapshot.manifest_list).unlink()
 
-    found = report(spark, origin, deep=True).persist()
+    told: list[Progress] = []
+    found = report(spark, origin, deep=True, progress=told.append)
+    assert found.is_cached and {each.stage for each in told} == {"report"}
     rows = {".".join(row.key): row for row in found.collect()}
     assert {name: row.status for name, row in rows.items()} == {
         "db": "OK",
@@ -70,6 +73,47 @@ def test_what_is_lost_is_told_of_each_content(
     found.unpersist()
 
 
+def test_rare_kinds_of_contents_are_looked_at_as_well(
+    spark: SparkSession, lake: Lake, origin: Origin, tmp_path: Path
+) -> None:
+    for name in ("view", "lost_view", "torn_view"):
+        lake.make_view(f"db.{name}")
+    _path(_location(lake, "lost_view")).unlink()
+    _path(_location(lake, "torn_view")).write_text('{"location": "x"}')
+    (tmp_path / "f.json").touch()
+    functions = {
+        "function": UDF(metadata_location=str(tmp_path / "f.json")),
+        "lost_function": UDF(metadata_location=str(tmp_path / "g.json")),
+        "plain_function": UDF(sql_text="1", dialect="spark"),
+    }
+    puts = [Put(ContentKey.of("db", name), function) for name, function in functions.items()]
+    lake.catalog.commit("main", puts, "functions")
+    for name in ("aged", "aged_broken", "equality"):
+        lake.make(f"db.{name}", rows=2)
+    _path(_manifests(lake, "db.aged_broken")[0]).unlink()
+    lake.rewrite("db.equality", _say_that_some_rows_are_deleted)
+    for name in ("aged", "aged_broken"):
+        lake.name_manifests(f"db.{name}")
+
+    rows = {row.key[-1]: row for row in report(spark, origin, deep=True).collect()}
+    assert {name: row.status for name, row in rows.items()} == {
+        "aged": "OK",
+        "aged_broken": "BROKEN",
+        "db": "OK",
+        "equality": "OK",
+        "function": "OK",
+        "lost_function": "MISSING",
+        "lost_view": "MISSING",
+        "plain_function": "OK",
+        "torn_view": "UNREADABLE",
+        "view": "OK",
+    }
+    assert (rows["aged"].rows, rows["aged"].missing_files) == (2, 0)
+    assert rows["aged_broken"].missing_files == 1
+    assert (rows["equality"].rows, rows["equality"].files) == (None, 2)
+    assert rows["view"].location == f"{lake.warehouse}/db/view"
+
+
 def test_a_lake_on_s3_is_reached_by_the_options_that_are_given(
     spark: SparkSession, origin: Origin, lake: Lake
 ) -> None:
@@ -90,6 +134,24 @@ def test_a_lake_on_s3_is_reached_by_the_options_that_are_given(
     }
     assert (rows["well"].rows, rows["broken"].missing_files) == (2, 1)
     assert [change.word for change in changes] == ["word 1000", "word 1001"]
+
+
+def _say_that_some_rows_are_deleted(said: dict[str, Any]) -> None:
+    summary = said["snapshots"][-1]["summary"]
+    summary |= {"total-equality-deletes": "1", "total-delete-files": "1"}
+
+
+def _manifests(lake: Lake, name: str) -> list[str]:
+    table = lake.load_table(name)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return [each.manifest_path for each in snapshot.manifests(table.io)]
+
+
+def _location(lake: Lake, name: str) -> str:
+    view = lake.catalog.contents.get("main", ContentKey.of("db", name))
+    assert isinstance(view, IcebergView)
+    return view.metadata_location
 
 
 def _path(location: str) -> Path:

@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    write_manifest,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
 
 import morag
 from morag.spark import lake
@@ -84,9 +97,41 @@ def test_what_is_cut_off_or_no_metadata_is_unreadable(tables: Lake, tmp_path: Pa
         lake.outline(Files(), str(tmp_path / "x.metadata.json"))
 
 
-def test_a_location_is_guessed_only_from_the_usual_place() -> None:
-    assert lake.conventional_location("s3://lake/t/metadata/00000-x.json") == "s3://lake/t"
-    assert lake.conventional_location("s3://lake/t/00000-x.json") is None
+def test_metadata_whose_compression_is_damaged_is_unreadable(tmp_path: Path) -> None:
+    path, whole = tmp_path / "v1.gz.metadata.json", gzip.compress(b'{"location": "s3://lake/t"}')
+    for damaged in (whole[:-9], whole[:12] + b"\xff" * 8 + whole[20:]):
+        path.write_bytes(damaged)
+        with pytest.raises(lake.Unreadable, match=r"v1\.gz\.metadata\.json"):
+            lake.outline(Files(), str(path))
+
+
+def test_both_kinds_of_delete_files_are_told_from_data(tmp_path: Path) -> None:
+    kinds = {
+        "data": DataFileContent.DATA,
+        "positions": DataFileContent.POSITION_DELETES,
+        "equality": DataFileContent.EQUALITY_DELETES,
+    }
+    schema = Schema(NestedField(1, "id", LongType(), required=False))
+    output = PyArrowFileIO().new_output(str(tmp_path / "m.avro"))
+    with write_manifest(2, UNPARTITIONED_PARTITION_SPEC, schema, output, 1, "null") as manifest:
+        for name, content in kinds.items():
+            file = DataFile.from_args(
+                content=content,
+                file_path=f"s3://lake/t/{name}",
+                file_format=FileFormat.PARQUET,
+                partition=Record(),
+                record_count=1,
+                file_size_in_bytes=0,
+            )
+            status = ManifestEntryStatus.ADDED
+            manifest.add_entry(
+                ManifestEntry.from_args(status=status, snapshot_id=1, data_file=file)
+            )
+    assert list(lake.data_files(Files(), output.location)) == [
+        ("data", "s3://lake/t/data"),
+        ("delete", "s3://lake/t/positions"),
+        ("delete", "s3://lake/t/equality"),
+    ]
 
 
 def _data(snapshot: lake.Snapshot) -> set[str]:

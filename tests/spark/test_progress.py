@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import InheritableThread
 
-from morag.spark.progress import Pace, Progress, watched
+from morag.spark.progress import Pace, Progress, computed, watched
 from morag.versions.world import World
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def test_what_is_outside_is_not_counted(spark: SparkSession) -> None:
     spark.range(0, 10, 1, numPartitions=5).count()
     assert told[-1].done == 0
     assert told[-1].total is None
+
+
+def test_rows_are_computed_at_once_for_those_who_watch_it(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    frame = spark.range(0, 10, 1, numPartitions=5)
+    assert computed(frame, "count", None) is frame
+    kept = computed(frame, "count", told.append)
+    assert kept.is_cached
+    assert told[-1].stage == "count"
+    assert told[-1].done >= 5
+    kept.unpersist()
 
 
 def test_whatever_ends_it_early_cancels_what_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,14 +11,18 @@ from morag import ContentKey, Put, ReferenceAlreadyExists, ReferenceConflict, Re
 from morag.client import Client
 from morag.client.places import NO_ANCESTOR
 from morag.spark import CannotRun
+from morag.spark import publish as publishing
+from morag.spark.catalogs import LakeCatalog
 from morag.spark.publish import ChecksFailed, branch
 from tests.spark.branches import Branch, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from morag.model.merging import MergeResult
+    from morag.model.references import Reference
     from morag.spark.publish import Check
     from tests.serving import Served
 
@@ -210,12 +215,129 @@ def test_a_catalog_must_be_there_and_clear(lake: SparkSession, main: Branch) -> 
     finally:
         lake.conf.unset("spark.sql.catalog.more.type")
     lake.conf.unset(f"{_CATALOG}.catalog-impl")
-    with pytest.raises(CannotRun, match="no Nessie catalogs: set"), branch(lake, "etl"):
+    with pytest.raises(CannotRun, match="no Nessie catalog: set"), branch(lake, "etl"):
         pytest.fail("there is none")
     assert not exists(main, "etl")
+
+
+@pytest.mark.parametrize("name", [None, "lake"])
+def test_a_rest_catalog_is_told_from_others(
+    lake: SparkSession, main: Branch, name: str | None
+) -> None:
+    lake.conf.unset(f"{_CATALOG}.catalog-impl")
+    lake.conf.set(f"{_CATALOG}.type", "rest")
+    try:
+        with (
+            pytest.raises(CannotRun, match=r"'lake' is one of Iceberg's REST .*lake_nessie to"),
+            branch(lake, "etl", catalog=name),
+        ):
+            pytest.fail("it cannot be pointed elsewhere")
+    finally:
+        lake.conf.unset(f"{_CATALOG}.type")
+    assert not exists(main, "etl")
+
+
+def test_a_session_of_spark_connect_is_refused_before_a_branch_is_made(main: Branch) -> None:
+    connect: Any = object()  # Whatever is no session of Spark itself.
+    with pytest.raises(CannotRun, match="Spark Connect"), branch(connect, "etl", main.name):
+        pytest.fail("it has no catalogs to point elsewhere")
+    assert not exists(main, "etl")
+
+
+def test_a_branch_is_not_published_into_itself(lake: SparkSession, main: Branch) -> None:
+    """It would be deleted afterwards."""
+    with (
+        pytest.raises(CannotRun, match="into itself"),
+        branch(lake, main.name, main.name, replace=True),
+    ):
+        pytest.fail("there is nothing to check before others see it")
+    assert keys(main) == ["before"]
+
+
+def test_settings_of_a_catalog_are_not_shown(lake: SparkSession) -> None:
+    lake.conf.set(f"{_CATALOG}.authentication.token", "hush")
+    try:
+        catalog = LakeCatalog.of(lake, "lake")
+    finally:
+        lake.conf.unset(f"{_CATALOG}.authentication.token")
+    assert catalog.origin().token == "hush"
+    assert repr(catalog) == "LakeCatalog('lake')"
 
 
 def test_what_to_publish_into_must_exist(lake: SparkSession, main: Branch) -> None:
     with pytest.raises(ReferenceNotFound, match="'absent'"), branch(lake, "etl", "absent"):
         pytest.fail("there is nothing to publish into")
     assert not exists(main, "etl")
+
+
+class Meddled:
+    """A catalog in which something happens right after a branch was read, or was merged."""
+
+    def __init__(
+        self,
+        client: Client,
+        after_get: Callable[[], object] = lambda: None,
+        after_merge: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._client = client
+        self._after_get, self._after_merge = after_get, after_merge
+        self.references = self
+        self.create_branch, self.assign = client.references.create_branch, client.references.assign
+        self.delete = client.references.delete
+
+    def get(self, name: str) -> Reference:
+        found = self._client.references.get(name)
+        self._after_get()
+        return found
+
+    def merge(self, *what: Any, **how: Any) -> MergeResult:
+        merged = self._client.merge(*what, **how)
+        self._after_merge()
+        return merged
+
+    def used_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(publishing, "opened", lambda *_, **__: nullcontext(self))
+
+
+def test_a_branch_that_is_taken_over_starts_where_the_target_was_read(
+    lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what others did meanwhile would look like work on the branch."""
+    etl = f"{main.name}_etl"
+    main.client.references.create_branch(etl, None)
+    reads = iter([lambda: write(main, main.name, "meanwhile")])
+    Meddled(main.client, after_get=lambda: next(reads, int)()).used_by(monkeypatch)
+    with branch(lake, etl, main.name, replace=True) as draft:
+        assert keys(main, etl) == ["before"]
+    assert draft.outcome.startswith("Nothing was written")
+    assert main.messages() == ["before", "write meanwhile"]
+
+
+def test_what_is_published_stays_published_if_its_branch_cannot_be_deleted(
+    lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etl = f"{main.name}_etl"
+    gone = Meddled(main.client, after_merge=lambda: main.client.references.delete(etl))
+    gone.used_by(monkeypatch)
+    with branch(lake, etl, main.name) as draft:
+        write(main, draft, "one")
+    assert draft.published == main.head
+    assert draft.outcome.startswith(f"Branch '{etl}' is published: '{main.name}' is at {main.head}")
+    assert f"branch '{etl}' could not be deleted: " in draft.outcome
+
+
+def test_who_interrupts_a_merge_is_not_told_that_nothing_was_merged(
+    lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    Meddled(main.client, after_merge=ctrl_c).used_by(monkeypatch)
+    with (
+        pytest.raises(KeyboardInterrupt) as error,
+        branch(lake, f"{main.name}_etl", main.name) as draft,
+    ):
+        write(main, draft, "one")
+    assert "was merged is not known: look at the log" in draft.outcome
+    assert error.value.__notes__ == [draft.outcome]
+    assert keys(main) == ["before", "one"]

@@ -30,12 +30,13 @@ from morag.spark.source.sink import CommitWriter
 from tests.spark.branches import Branch, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.client import CommitResult
+    from morag.model.listed import LogEntry
     from morag.model.operations import Operation
     from tests.serving import Served
 
@@ -192,6 +193,15 @@ def test_columns_and_options_that_cannot_be_right_are_refused(
         CommitWriter(Origin.of(all), all, schema, overwrite=False)
 
 
+def test_a_password_that_spark_would_show_is_refused(spark: SparkSession) -> None:
+    options = {"store": "paper://ada:hush@127.0.0.1/catalog"}
+    schema = StructType.fromDDL("key array<string>")
+    assert isinstance(schema, StructType)
+    with pytest.raises(CannotRun, match="by 'store_file'") as error:
+        CommitWriter(Origin.of(options), options, schema, overwrite=False)
+    assert "hush" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [
@@ -316,3 +326,50 @@ def test_a_batch_is_looked_for_down_to_the_one_before_it(branch: Branch) -> None
     found = [n for n in range(8) if is_committed(branch.client, branch.head, Batch("q", n))]
     assert found == [1, 3]
     assert not is_committed(branch.client, NO_ANCESTOR, Batch("q", 1))
+
+
+@pytest.mark.parametrize("number", [(), ("one",), ("1", "2")])
+def test_commits_that_only_look_like_batches_are_passed_over(
+    branch: Branch, number: tuple[str, ...]
+) -> None:
+    branch.client.commit(
+        branch.name,
+        [Put(ContentKey.of("a"), table(1))],
+        Batch("q", 1).marked(CommitMeta(message="ours")),
+    )
+    properties = {QUERY: ("q",), **({BATCH: number} if number else {})}
+    theirs = CommitMeta(message="theirs", properties=properties)
+    branch.client.commit(branch.name, [Put(ContentKey.of("b"), table(1))], theirs)
+    found = [n for n in range(3) if is_committed(branch.client, branch.head, Batch("q", n))]
+    assert found == [1]
+
+
+def test_a_long_log_is_searched_once_however_many_tries_it_takes(branch: Branch) -> None:
+    branch.commit(*"abcdef")
+
+    class Counting(Deaf):
+        """Others commit to the same key before the first try."""
+
+        def __init__(self, client: Client, name: str) -> None:
+            super().__init__(client, name)
+            self.history: Any = self
+            self.seen: list[list[str]] = []
+
+        def log(self, at: str, until: str | None = None) -> Iterator[LogEntry]:
+            self.seen.append([])
+            for entry in self._client.history.log(at, until=until):
+                self.seen[-1].append(entry.meta.message)
+                yield entry
+
+        def commit(
+            self, branch: str, operations: Sequence[Operation], meta: CommitMeta, *, expected: str
+        ) -> CommitResult:
+            if not self.lost.is_set():
+                self.lost.set()
+                self._client.commit(branch, [Put(ContentKey.of("x"), table(1))], "others")
+            return self._client.commit(branch, operations, meta, expected=expected)
+
+    counting: Any = Counting(branch.client, branch.name)
+    change = [Put(ContentKey.of("x"), table(7))]
+    commit_once(counting, branch.name, change, CommitMeta(message="m"), Batch("q", 0))
+    assert counting.seen == [list("fedcba"), ["others", "f"]]

@@ -107,6 +107,27 @@ def test_a_secret_is_not_shown() -> None:
     assert "SECRET" not in f"{origin} {origin!r}"
 
 
+def test_secrets_can_be_given_by_files(store: str, tmp_path: Path) -> None:
+    (tmp_path / "store").write_text(f"{store}\n")
+    (tmp_path / "token").write_text("hush\n")
+    by_file = {"store_file": str(tmp_path / "store"), "token_file": str(tmp_path / "token")}
+    assert Origin.of(by_file) == Origin(store=store, token="hush")
+    assert list(Read({"store_file": by_file["store_file"], "table": "objects"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"store_file": "/no/where"}, "'store_file' cannot be read on the driver: .*No such file"),
+        ({"uri": "http://127.0.0.1:1", "token_file": "/"}, "'token_file' cannot be read"),
+        ({"store": "sqlite:x", "store_file": "x"}, "'store' and 'store_file' exclude each other"),
+    ],
+)
+def test_files_that_give_nothing(options: dict[str, str], advice: str) -> None:
+    with pytest.raises(CannotRun, match=advice):
+        Origin.of(options)
+
+
 @pytest.mark.parametrize("scheme", ["sqlite", "rocksdb"])
 def test_who_reads_cannot_write(tmp_path: Path, scheme: str) -> None:
     url = f"{scheme}:{tmp_path / 'catalog'}"

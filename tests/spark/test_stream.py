@@ -13,7 +13,7 @@ from morag.client.places import NO_ANCESTOR
 from morag.spark.opening import Origin
 from morag.spark.source.following import commits_after, fork_of
 from morag.spark.source.schemas import schema_of
-from morag.spark.source.stream import CommitStream
+from morag.spark.source.stream import Commits, CommitStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +204,19 @@ def test_options_that_cannot_be_right_are_refused(
     all = {"uri": served.url, "table": "log", **options}
     with pytest.raises(MoragError, match=told):
         CommitStream(Origin.of(all), all, schema_of("log")).latestOffset()
+
+
+def test_a_batch_begins_where_spark_says_whatever_was_looked_at(branch: Branch) -> None:
+    a, b, c, d = branch.commit("a", "b", "c", "d")
+    options = {**branch.options, "table": "log"}
+    stream = CommitStream(Origin.of(options), options, schema_of("log"))
+    assert stream.latestOffset() == {"after": d}
+    (part,) = stream.partitions({"after": b}, {"after": d})
+    assert isinstance(part, Commits)
+    assert (part.newest, part.oldest) == (d, c)
+    (part,) = stream.partitions({"after": NO_ANCESTOR}, {"after": b})
+    assert isinstance(part, Commits)
+    assert (part.newest, part.oldest) == (b, a)
 
 
 def test_what_lies_between_two_commits(branch: Branch) -> None:

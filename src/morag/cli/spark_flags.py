@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentTypeError
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from morag.cli.main import Misuse
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from morag.spark.opening import Origin
     from morag.spark.progress import Progress, Telling
 
+_PLACES: Final = frozenset({"uri", "store", "store_file"})
+_ORIGIN: Final = (*sorted(_PLACES), "token_file", "ca_file", "repository_id")
 _QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
 _SHOWN: Final = 1000
 
@@ -38,9 +39,10 @@ def add_catalog_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("catalog")
     group.add_argument("--uri", metavar="URL", help="a server, like http://127.0.0.1:19120")
     group.add_argument("--store", metavar="URL", help="or a store, like rocksdb:./morag-data")
+    group.add_argument("--store-file", metavar="PATH", help="or a file with the URL of a store")
     group.add_argument("--token-file", metavar="PATH", help="a file with the server's bearer token")
     group.add_argument("--ca-file", metavar="PATH", help="certificates to trust the server by")
-    group.add_argument("--repository-id", metavar="ID", default="", help="which one of the store")
+    group.add_argument("--repository-id", metavar="ID", help="which one of the store")
 
 
 def add_lake_flags(parser: argparse.ArgumentParser) -> None:
@@ -65,21 +67,10 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 def origin_of(arguments: argparse.Namespace) -> Origin:
     from morag.spark.opening import Origin
 
-    if (arguments.uri is None) == (arguments.store is None):
+    given = {name: value for name in _ORIGIN if (value := getattr(arguments, name)) is not None}
+    if len(given.keys() & _PLACES) != 1:
         raise Misuse("name the catalog by --uri or by --store")
-    token = None
-    if arguments.token_file is not None:
-        try:
-            token = Path(arguments.token_file).read_text().strip()
-        except OSError as error:
-            raise Misuse(f"--token-file cannot be read: {error}") from None
-    return Origin(
-        uri=arguments.uri,
-        store=arguments.store,
-        repository_id=arguments.repository_id,
-        token=token,
-        ca_file=arguments.ca_file,
-    )
+    return Origin.of(given)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from morag.cli.main import FAILED
@@ -21,22 +22,22 @@ from morag.cli.spark_flags import (
 from morag.cli.spark_shown import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from morag.spark.gc import Run
-    from morag.spark.gc.sweep import Action
+    from morag.spark.gc.quarantine import Action
 
 _RESUMABLE: Final = (
     "What is recorded stays: `morag spark gc list` shows the run, "
     "`morag spark gc resume` goes on with it\n"
 )
+_REPEATABLE: Final = "What is done stays done: the same command goes on with the rest\n"
 _SWEEP: Final = (
     "`morag spark gc show RUN` shows the files, "
     "`morag spark gc sweep RUN --no-dry-run` moves them into quarantine"
 )
 _PURGE: Final = "with --no-dry-run, what is in quarantine is deleted for good"
-_BAD: Final = frozenset({"FAILED", "LOST"})
-_PARTS: Final = ("orphans", "contents", "live", "problems", "doomed", "removed", "undone", "purged")
+_TRIED: Final = ("removed", "rescued", "undone", "purged")
 
 
 def add_job(jobs: Any) -> None:
@@ -56,8 +57,14 @@ def add_job(jobs: Any) -> None:
     _add_runs(listed)
     add_flags(listed, catalog=False)
     shown = _run_step(steps, "show", _show, "Show what a run has found", catalog=False)
-    shown.add_argument("--part", choices=_PARTS, default="orphans", help="[orphans]")
+    shown.add_argument(
+        "--part",
+        metavar="STEP",
+        default="orphans",
+        help="live, problems, or a step that `list` names [orphans]",
+    )
     add_output_flags(shown)
+    _run_step(steps, "unlock", _unlock, "Let jobs in again after one was killed", catalog=False)
 
 
 def _add_collect(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +109,11 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on although metadata of live contents is missing",
     )
-    parser.add_argument("--quarantine", metavar="DIR", help="where removed files wait")
+    parser.add_argument(
+        "--quarantine",
+        metavar="DIR",
+        help="where removed files wait [beside where they were; on S3, at the top of the bucket]",
+    )
     _add_removal(parser)
     add_flags(parser)
 
@@ -157,36 +168,32 @@ def _add_dry_run(parser: argparse.ArgumentParser) -> None:
 def _collect(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
     cutoffs = pairs("--cutoff-for", arguments.cutoff_for)
-    with session_of(arguments) as spark, telling(arguments) as tell:
+    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_RESUMABLE):
         from morag.spark.gc import collect
 
-        try:
-            run = collect(
-                spark,
-                origin,
-                arguments.runs,
-                cutoff=arguments.cutoff,
-                cutoffs=cutoffs,
-                grace=arguments.grace,
-                snapshots=arguments.snapshots,
-                dropped=arguments.dropped,
-                locations=arguments.location,
-                ignore_missing=arguments.ignore_missing,
-                quarantine=arguments.quarantine,
-                dry_run=arguments.dry_run,
-                action=_action(arguments),
-                files=files,
-                progress=tell,
-            )
-        except KeyboardInterrupt:
-            sys.stderr.write(_RESUMABLE)
-            raise
+        run = collect(
+            spark,
+            origin,
+            arguments.runs,
+            cutoff=arguments.cutoff,
+            cutoffs=cutoffs,
+            grace=arguments.grace,
+            snapshots=arguments.snapshots,
+            dropped=arguments.dropped,
+            locations=arguments.location,
+            ignore_missing=arguments.ignore_missing,
+            quarantine=arguments.quarantine,
+            dry_run=arguments.dry_run,
+            action=_action(arguments),
+            files=files,
+            progress=tell,
+        )
         return _tell(run, _SWEEP if arguments.dry_run else "")
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell:
+    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import resume
 
         run = resume(
@@ -203,11 +210,12 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell:
+    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import Run, sweep
+        from morag.spark.gc.known import check_ready
 
         run = Run(spark, arguments.run)
-        run.check_ready()
+        check_ready(run)
         if not arguments.dry_run:
             run = sweep(
                 spark, arguments.run, origin, action=_action(arguments), files=files, progress=tell
@@ -217,7 +225,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _undo(arguments: argparse.Namespace) -> int:
     files = options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell:
+    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import undo
 
         return _tell(undo(spark, arguments.run, files=files, progress=tell))
@@ -225,7 +233,7 @@ def _undo(arguments: argparse.Namespace) -> int:
 
 def _purge(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell:
+    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import Run, purge
 
         run = Run(spark, arguments.run)
@@ -249,10 +257,32 @@ def _show(arguments: argparse.Namespace) -> int:
         from morag.spark.gc import Run
 
         run = Run(spark, arguments.run)
-        views = {"live": lambda: run.live, "problems": lambda: run.problems}
         part = arguments.part
-        show(arguments, views[part]() if part in views else run.read(part))
+        if part == "live":
+            show(arguments, run.live)
+        elif part == "problems":
+            show(arguments, run.problems)
+        else:
+            show(arguments, run.tries(part).outcomes if part in _TRIED else run.read(part))
     return 0
+
+
+def _unlock(arguments: argparse.Namespace) -> int:
+    with session_of(arguments) as spark:
+        from morag.spark.gc import unlock
+
+        unlock(spark, arguments.run)
+    return 0
+
+
+@contextmanager
+def _if_stopped(told: str) -> Iterator[None]:
+    """Say after Ctrl-C how it can go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(told)
+        raise
 
 
 def _action(arguments: argparse.Namespace) -> Action:
@@ -261,18 +291,20 @@ def _action(arguments: argparse.Namespace) -> Action:
 
 def _tell(run: Run, dry: str = "") -> int:
     """What came of it, and what a dry run did not do; the exit code."""
+    from morag.spark.gc.tries import BAD
     from morag.spark.running import summed
 
     lines, code = [f"run {run.path}"], 0
+    judged = ("undone",) if run.has("undone") else _TRIED  # What was undone need not have worked.
     if run.has("orphans"):
         (found,) = summed(run.orphans)
         lines.append(f"  orphans: {found.files} files, {size(found.bytes)}")
-    for step in ("removed", "undone", "purged"):
+    for step in _TRIED:
         if run.has(step):
-            for row in summed(run.read(step), "outcome"):
+            for row in summed(run.tries(step).outcomes, "outcome"):
                 told = f"{row.files} files, {size(row.bytes)}"
                 lines.append(f"  {step}: {row.outcome.lower()} {told}")
-                code = FAILED if row.outcome in _BAD else code
+                code = FAILED if row.outcome in BAD and step in judged else code
     if dry:
         lines.append(f"  this was a dry run: {dry}")
     sys.stdout.write("\n".join(lines) + "\n")

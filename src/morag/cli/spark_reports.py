@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from morag.api.paths import key_of_text
 from morag.cli.spark_flags import (
     add_flags,
     add_lake_flags,
@@ -16,14 +17,13 @@ from morag.cli.spark_flags import (
     telling,
 )
 from morag.cli.spark_shown import differences, rule
+from morag.spark.source.offered import OFFERED
 
 if TYPE_CHECKING:
     import argparse
 
 UNWELL: Final = 3
 """The exit code when the lake has lost something."""
-
-_TABLES: Final = ("references", "entries", "log", "diff", "reflog", "objects")
 
 
 def add_jobs(jobs: Any) -> None:
@@ -34,7 +34,7 @@ def add_jobs(jobs: Any) -> None:
 
 def _add_read(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(job=_read)
-    parser.add_argument("table", choices=_TABLES)
+    parser.add_argument("table", choices=OFFERED)
     parser.add_argument("--ref", help="for entries and log [the default branch]")
     parser.add_argument("--from", dest="from_ref", metavar="REF", help="for diff")
     parser.add_argument("--to", dest="to_ref", metavar="REF", help="for diff")
@@ -51,7 +51,11 @@ def _add_diff(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(job=_diff)
     parser.add_argument("from_ref", metavar="FROM", help="like main, main~1 or main@HASH")
     parser.add_argument("to_ref", metavar="TO")
-    parser.add_argument("--rows", metavar="KEY", help="the rows of this table that differ")
+    parser.add_argument(
+        "--rows",
+        metavar="KEY",
+        help="the rows of this table that differ, by its key as `diff` shows it",
+    )
     parser.add_argument(
         "--on",
         metavar="COLUMN,...",
@@ -103,7 +107,6 @@ def _diff(arguments: argparse.Namespace) -> int:
     on = _names(arguments.on)
     files = options_of_files(arguments)
     with session_of(arguments) as spark, telling(arguments) as tell:
-        from morag.model.keys import ContentKey
         from morag.spark.diffs import changed_rows, diff
         from morag.spark.progress import watched
 
@@ -111,7 +114,7 @@ def _diff(arguments: argparse.Namespace) -> int:
             if arguments.rows is None:
                 show(arguments, diff(spark, origin, *between, files=files), differences)
             else:
-                key = ContentKey(tuple(arguments.rows.split(".")))
+                key = key_of_text(arguments.rows)
                 show(arguments, changed_rows(spark, origin, *between, key, on=on, files=files))
     return 0
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _SIGNS: Final = {"ADDED": "+", "REMOVED": "-", "CHANGED": "~", "RENAMED": ">", "REPLACED": "!"}
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
 _WIDEST: Final = 60
+_WHOLE: Final = frozenset({"path", "location", "quarantined", "problem", "detail"})
+"""Columns that are of no use without their end."""
 
 
 def json_lines(rows: Iterable[Row]) -> str:
@@ -24,7 +26,7 @@ def json_lines(rows: Iterable[Row]) -> str:
 
 
 def rule(rows: Sequence[Row]) -> str:
-    """A plain table. Long values are cut: JSON has them whole."""
+    """A plain table. Long values of most columns are cut: JSON has them whole."""
     if not rows:
         return "(no rows)\n"
     names = list(rows[0].asDict())
@@ -93,4 +95,4 @@ def _cell(name: str, value: Any) -> str:
         return ContentKey(tuple(value)).escaped
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     text = text.replace("\n", " ")
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    return text if name in _WHOLE or len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
 from morag.spark.opening import Origin
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PREFIX: Final = "spark.sql.catalog."
-_IMPLEMENTATION: Final = "org.apache.iceberg.nessie.NessieCatalog"
+_NESSIE: Final = "org.apache.iceberg.nessie.NessieCatalog"
+_REST: Final = "org.apache.iceberg.rest.RESTCatalog"
 
 
 class LakeCatalog(Struct, frozen=True):
@@ -28,15 +30,21 @@ class LakeCatalog(Struct, frozen=True):
     @classmethod
     def of(cls, spark: SparkSession, name: str | None) -> LakeCatalog:
         """The catalog of that name; by default the only one that there is."""
-        found = _nessie_catalogs(spark.conf.getAll)
+        refuse_connect(spark)
+        catalogs = _catalogs(spark.conf.getAll)
+        found = [each for each, settings in catalogs.items() if _is_of(settings, "nessie", _NESSIE)]
         if name is None and len(found) == 1:
             (name,) = found
-        if name is None:
-            listed = f"name one of {', '.join(sorted(found))}" if found else _how_to_set("lake")
-            raise CannotRun(f"The session has {len(found) or 'no'} Nessie catalogs: {listed}")
+        if name is None and len(found) > 1:
+            listed = ", ".join(sorted(found))
+            raise CannotRun(f"The session has {len(found)} Nessie catalogs: name one of {listed}")
         if name not in found:
-            raise CannotRun(f"The session has no Nessie catalog '{name}': {_how_to_set(name)}")
-        return cls(name, found[name])
+            raise CannotRun(_missing(name, catalogs))
+        assert name is not None, "a catalog that was found has a name"
+        return cls(name, catalogs[name])
+
+    def __repr__(self) -> str:
+        return f"LakeCatalog({self.name!r})"  # Its settings may hold a token.
 
     def origin(self) -> Origin:
         """The server behind the catalog."""
@@ -90,31 +98,39 @@ def _uses(spark: SparkSession, *names: str) -> bool:
 
 
 def _manager(spark: SparkSession) -> Any:
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        raise CannotRun(
-            "Spark Connect does not let a client point a catalog elsewhere: configure a catalog "
-            "whose 'ref' is the branch, or name tables like lake.db.`orders@etl`"
-        )
-    return session.sessionState().catalogManager()
+    return spark._jsparkSession.sessionState().catalogManager()
 
 
-def _nessie_catalogs(conf: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    settings: dict[str, dict[str, str]] = {}
+def _catalogs(conf: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings of each catalog, by its name."""
+    found: dict[str, dict[str, str]] = {}
     for key, value in conf.items():
         name, _, setting = key.removeprefix(_PREFIX).partition(".")
         if key.startswith(_PREFIX) and setting:
-            settings.setdefault(name, {})[setting] = value
-    return {name: given for name, given in settings.items() if _is_nessie(given)}
+            found.setdefault(name, {})[setting] = value
+    return found
 
 
-def _is_nessie(settings: Mapping[str, str]) -> bool:
-    return settings.get("catalog-impl") == _IMPLEMENTATION or settings.get("type") == "nessie"
+def _is_of(settings: Mapping[str, str], type: str, implementation: str) -> bool:
+    return settings.get("type") == type or settings.get("catalog-impl") == implementation
+
+
+def _missing(name: str | None, catalogs: Mapping[str, Mapping[str, str]]) -> str:
+    wanted = catalogs if name is None else catalogs.keys() & {name}
+    rest = [each for each in wanted if _is_of(catalogs[each], "rest", _REST)]
+    if rest:
+        return (
+            f"Catalog '{rest[0]}' is one of Iceberg's REST catalogs, which are bound to the branch "
+            f"in their uri; have a Nessie catalog beside it: {_how_to_set(f'{rest[0]}_nessie')}"
+        )
+    if name is None:
+        return f"The session has no Nessie catalog: {_how_to_set('lake')}"
+    return f"The session has no Nessie catalog '{name}': {_how_to_set(name)}"
 
 
 def _how_to_set(name: str) -> str:
     catalog = f"{_PREFIX}{name}"
     return (
         f"set {catalog} to org.apache.iceberg.spark.SparkCatalog, {catalog}.catalog-impl to "
-        f"{_IMPLEMENTATION} and {catalog}.uri to the server's, like http://127.0.0.1:19120/api/v2"
+        f"{_NESSIE} and {catalog}.uri to the server's, like http://127.0.0.1:19120/api/v2"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from morag.spark.states import Made
+
+_OF_THE_CATALOG: Final = frozenset({"property nessie.commit.id"})
+"""What Iceberg's NessieCatalog notes with every change, for itself."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -50,7 +53,7 @@ def compared(before: State | None, after: State | None) -> Comparison:
 
 
 def _facts(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted(before.keys() | after.keys()):
+    for name in sorted((before.keys() | after.keys()) - _OF_THE_CATALOG):
         old, new = before.get(name), after.get(name)
         if old is None:
             yield f"added {name}: {new}"

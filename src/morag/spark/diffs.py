@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
 from morag.errors import ContentNotFound
-from morag.model.content import Content, IcebergTable, type_name
+from morag.model.content import IcebergTable, type_name
 from morag.spark.comparing import compared
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
+from morag.spark.progress import computed
 from morag.spark.rows import rows_between
 from morag.spark.spread import spread
 from morag.spark.states import state_of
-from morag.spark.tables import read_table
+from morag.spark.tables import content_of, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.client import Client
+    from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.spark.opening import Origin
+    from morag.spark.progress import Telling
     from morag.spark.spread import Rows
     from morag.spark.states import State
     from morag.versions.repository import Repository
-
-_CONTENT: Final = msgspec.json.Decoder(Content)
 
 _DIFFERENCES: Final = (
     "change STRING, key ARRAY<STRING>, old_key ARRAY<STRING>, content_type STRING, "
@@ -50,17 +50,19 @@ def diff(
     to_ref: str,
     *,
     files: Mapping[str, str] | None = None,
+    progress: Telling | None = None,
 ) -> DataFrame:
     """One row per content that differs, from metadata alone: no data file is read.
 
     `change` is ADDED, REMOVED, CHANGED, RENAMED (then there is an `old_key`, and more may have
     changed), or REPLACED, if the key holds another content by now. `history` and `operations` are
     explained at `Comparison`; what could not be read is told as the `problem` of its row. `files`
-    are options of PyIceberg for reaching files, such as `s3.endpoint`.
+    are options of PyIceberg for reaching files, such as `s3.endpoint`. With `progress` the rows are
+    computed and kept before this returns, and else when they are asked for.
     """
     listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
     compare = partial(_compare, Files(dict(files or {})))
-    return spread(_paired(listed), compare, _DIFFERENCES)
+    return computed(spread(_paired(listed), compare, _DIFFERENCES), "diff", progress)
 
 
 def changed_rows(
@@ -72,16 +74,17 @@ def changed_rows(
     *,
     on: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
+    progress: Telling | None = None,
 ) -> DataFrame:
     """The rows of one table that differ; see `rows_between`. A table that was renamed is found by
-    its new key."""
+    its new key. `progress` is what it is for `diff`."""
     with origin.open() as catalog:
         old, new = _table(catalog, from_ref, key), _table(catalog, to_ref, key)
         if old is None and new is not None:
             old = _renamed(catalog, from_ref, to_ref, new)
     if old is None and new is None:
         raise ContentNotFound(f"Neither '{from_ref}' nor '{to_ref}' has a table '{key}'", key)
-    return rows_between(spark, old, new, on=on, files=files)
+    return computed(rows_between(spark, old, new, on=on, files=files), "rows", progress)
 
 
 def _paired(listed: DataFrame) -> DataFrame:
@@ -158,7 +161,7 @@ def _state(content: Content | None, files: Files, problems: list[str]) -> State 
 
 
 def _decoded(text: str | None) -> Content | None:
-    return None if text is None else _CONTENT.decode(text)
+    return None if text is None else content_of(text)
 
 
 def _table(catalog: Client | Repository, ref: str, key: ContentKey) -> IcebergTable | None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # The last line of a Python traceback, wherever in Java's own it stands.
-_OURS: Final = re.compile(r"^\s*morag\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
-_PYTHON: Final = re.compile(r"^\s*([\w.]*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+_OF_MORAG: Final = re.compile(r"^\s*morag\.[\w.]+\.\w+: (.+)$", re.MULTILINE)
+_OF_PYTHON: Final = re.compile(r"^\s*([\w.]*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 
 
 @contextmanager
@@ -42,10 +42,10 @@ def _was_interrupted(error: BaseException) -> bool:
 
 
 def plain(report: str) -> str:
-    ours = _OURS.search(report)
+    ours = _OF_MORAG.search(report)
     if ours is not None:
         return ours[1]
-    python = _PYTHON.findall(report)
+    python = _OF_PYTHON.findall(report)
     if python:
         name, message = python[-1]
         return f"Spark failed: {name}: {message}"

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import stat
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlparse
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from morag.spark.errors import CannotRun
+from morag.spark.moving import move_on_disk
+from morag.spark.places import Place, places_meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from os import stat_result
 
     from pyarrow.fs import FileInfo, FileSystem
 
-_URI: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
-_SLASHES: Final = re.compile(r"/{2,}")
-_S3: Final = frozenset({"s3", "s3a", "s3n"})
+_S3_COPIES_BYTES: Final = 5 * 1024**3  # In one request, and Arrow knows no other way.
+_CHUNK_BYTES: Final = 1024**2
 
 
 class FoundFile(Struct, frozen=True):
+    """`modified_micros` is None where nobody tells: such a file never counts as old."""
+
     path: str
     size_bytes: int
-    modified_micros: int
+    modified_micros: int | None
 
 
 class Files(Struct, frozen=True):
@@ -41,20 +42,22 @@ class Files(Struct, frozen=True):
     options: dict[str, str] = {}
 
     def read(self, location: str) -> bytes:
-        """All bytes of a file; FileNotFoundError if there is none."""
-        place = Place.of(location)
-        if place.is_local:
-            return Path(place.path).read_bytes()
-        with self._system(place).open_input_file(place.inside) as file:
-            found: bytes = file.read()
-            return found
+        """All bytes of a file; FileNotFoundError if there is none, whatever the name may mean."""
+        place, *others = places_meant(location)
+        try:
+            return self._read(place)
+        except (FileNotFoundError, CannotRun):
+            for other in others:
+                with suppress(FileNotFoundError, CannotRun):
+                    return self._read(other)
+            raise
 
     def find(self, location: str) -> FoundFile | None:
-        """The file of that name, if there is one."""
+        """The file of exactly that name, if there is one."""
         place = Place.of(location)
         if place.is_local:
             with suppress(FileNotFoundError, NotADirectoryError):
-                found = Path(place.path).lstat()
+                found = Path(place.path).stat()
                 return _on_disk(place.path, found) if stat.S_ISREG(found.st_mode) else None
             return None
         info = self._system(place).get_file_info(place.inside)
@@ -64,30 +67,32 @@ class Files(Struct, frozen=True):
         """All files below a directory. Links are neither followed nor found.
 
         `skipped` is asked by name which directories are left out. What vanishes meanwhile is
-        left out as well, and a directory that does not exist has no files.
+        left out as well, and a directory that does not exist has no files. Nor are there any that
+        could not be reached.
         """
         place = Place.of(location)
         if place.is_local:
             return _walk_disk(Path(place.path).resolve(), skipped)
-        return self._walk(place, skipped)
+        return iter(()) if place.is_nameless else self._walk(place, skipped)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file to a name that no other has; a file on S3 stays on S3."""
+        """Move a file to a name that no other has; a file on S3 stays on S3.
+
+        At every moment it is whole under one of its names. A move that was stopped while it had
+        both is brought to its end by the next try.
+        """
         here, there = Place.of(source), Place.of(target)
         if here.scheme != there.scheme:
             raise CannotRun(f"'{source}' cannot be moved to '{target}': that is another store")
-        if here.is_local:
-            path = Path(there.path)
-            if path.exists():
-                raise FileExistsError(target)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(here.path, path)  # At once within a disk, else by a copy.
-            return
-        system = self._system(here)
         if self.find(target) is not None:
-            raise FileExistsError(target)
-        system.copy_file(here.inside, there.inside)
-        system.delete_file(here.inside)
+            if not self._are_alike(here, there):
+                raise FileExistsError(f"'{target}' is there, and is not the file '{source}'")
+            self.delete(source)
+        elif here.is_local:
+            move_on_disk(Path(here.path), Path(there.path))
+        else:
+            self._copy(source, here, there)
+            self.delete(source)
 
     def delete(self, location: str) -> None:
         """Remove a file; FileNotFoundError if there is none."""
@@ -97,84 +102,58 @@ class Files(Struct, frozen=True):
         else:
             self._system(place).delete_file(place.inside)
 
+    def _read(self, place: Place) -> bytes:
+        with self._opened(place) as file:
+            found: bytes = file.read()
+            return found
+
+    def _opened(self, place: Place) -> AbstractContextManager[Any]:
+        if place.is_local:
+            return Path(place.path).open("rb")
+        opened: AbstractContextManager[Any] = self._system(place).open_input_file(place.inside)
+        return opened
+
+    def _are_alike(self, one: Place, other: Place) -> bool:
+        """Byte by byte: S3's tags of a file and of its copy may differ."""
+        if other.is_local and Path(other.path).is_symlink():
+            return False  # Perhaps to the one that would be deleted.
+        with self._opened(one) as first, self._opened(other) as second:
+            while chunk := first.read(_CHUNK_BYTES):
+                if second.read(_CHUNK_BYTES) != chunk:
+                    return False
+            return not second.read(1)
+
+    def _copy(self, source: str, here: Place, there: Place) -> None:
+        found = self.find(source)
+        if found is None:
+            raise FileNotFoundError(source)
+        if found.size_bytes > _S3_COPIES_BYTES:
+            raise CannotRun(
+                f"'{source}' cannot be moved: S3 copies 5 GiB at most. It can be deleted at once"
+            )
+        self._system(here).copy_file(here.inside, there.inside)
+
     def _walk(self, place: Place, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
         # Directory by directory: a listing of everything at once is held in memory by Arrow.
         from pyarrow.fs import FileSelector
 
         system, left = self._system(place), [place.inside]
         while left:
-            selector = FileSelector(left.pop(), allow_not_found=True, recursive=False)
+            directory = left.pop()
+            selector = FileSelector(directory, allow_not_found=True, recursive=False)
             for info in system.get_file_info(selector):
                 if info.is_file:
                     yield _elsewhere(info)
-                elif not skipped(info.base_name):
+                # Of one without a name, Arrow says that it is the one above, for ever.
+                elif info.path != directory and not skipped(info.base_name):
                     left.append(info.path)
 
     def _system(self, place: Place) -> FileSystem:
         return _connected(place.scheme, place.host, tuple(sorted(self.options.items())))
 
-
-class Place(Struct, frozen=True):
-    """A location taken apart: `file`, no host and a path; or `s3`, a bucket and a path."""
-
-    scheme: str
-    host: str
-    path: str
-
-    @classmethod
-    def of(cls, location: str) -> Place:
-        """Letters are taken as they are: Iceberg writes names, not encoded URIs."""
-        found = _URI.fullmatch(location)
-        if found is None:
-            return cls("file", "", str(Path(location).absolute()))
-        scheme, host, path = found[1].lower(), found[2] or "", _SLASHES.sub("/", found[3])
-        if scheme == "file":
-            return cls("file", "", path)
-        if scheme not in _S3:
-            raise CannotRun(
-                f"'{location}' is on '{scheme}', but jobs handle the files of disks and of S3 only"
-            )
-        return cls("s3", host, path)
-
-    @property
-    def is_local(self) -> bool:
-        return self.scheme == "file"
-
-    @property
-    def inside(self) -> str:
-        """The path as Arrow's file systems want it."""
-        return f"{self.host}{self.path}".rstrip("/")
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.host}{self.path}"
-
-
-def spellings(location: str) -> set[str]:
-    """What a listing may call the file of this location.
-
-    All locations that mean one file have a spelling in common: `file:/a`, `/a` and links to it, or
-    `s3a://b/c` and `s3://b/c`. Writers differ in whether they decode `%` and cut at `?` and `#`;
-    where it matters, a location has a spelling for each, so that none is missed.
-    """
-    texts = {location}
-    if "%" in location or "?" in location or "#" in location:
-        cut = urlparse(location)._replace(query="", fragment="").geturl()
-        texts |= {unquote(location), cut, unquote(cut)}
-    return {real(text) for text in texts}
-
-
-def real(location: str) -> str:
-    """The one spelling that listings use for a file or a directory."""
-    place = Place.of(location)
-    if not place.is_local:
-        return str(place).rstrip("/")
-    head, _, tail = place.path.rstrip("/").rpartition("/")
-    return f"file://{_real_directory(head)}/{tail}"
-
-
-@lru_cache(maxsize=16_384)
-def _real_directory(path: str) -> str:
-    return str(Path(path or "/").resolve()).rstrip("/")
+    def __repr__(self) -> str:
+        names = ", ".join(sorted(self.options))  # Without their values: some are secrets.
+        return f"{type(self).__name__}({names})"
 
 
 def _walk_disk(top: Path, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
@@ -195,7 +174,8 @@ def _on_disk(path: str, found: stat_result) -> FoundFile:
 
 
 def _elsewhere(info: FileInfo) -> FoundFile:
-    return FoundFile(f"s3://{info.path}", info.size or 0, (info.mtime_ns or 0) // 1000)
+    modified = None if info.mtime_ns is None else info.mtime_ns // 1000
+    return FoundFile(f"s3://{info.path}", info.size, modified)
 
 
 @lru_cache(maxsize=64)

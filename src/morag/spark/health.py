@@ -5,25 +5,28 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
-from morag.model.content import UDF, Content, DeltaLakeTable, IcebergTable, IcebergView
+from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView
 from morag.spark import lake
+from morag.spark.directories import directories_above, listed_as
 from morag.spark.errors import CannotRun
-from morag.spark.files import Files, Place, real
+from morag.spark.files import Files
+from morag.spark.progress import computed
 from morag.spark.spread import spread
-from morag.spark.states import Size, size_of, snapshot_of, state_of, table_metadata
-from morag.spark.tables import read_table
+from morag.spark.states import Size, described, size_of, snapshot_of, state_of
+from morag.spark.tables import content_of, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from morag.model.content import Content
     from morag.spark.gc import Run
     from morag.spark.opening import Origin
+    from morag.spark.progress import Telling
     from morag.spark.spread import Rows
 
 OK: Final = "OK"
@@ -31,14 +34,12 @@ MISSING: Final = "MISSING"
 UNREADABLE: Final = "UNREADABLE"
 BROKEN: Final = "BROKEN"
 
-_CONTENT: Final = msgspec.json.Decoder(Content)
 _LOOKED_AT: Final = (
     "key ARRAY<STRING>, content_type STRING, content_id STRING, metadata_location STRING, "
-    "status STRING, problem STRING, location STRING, manifest_list STRING, snapshots BIGINT, "
-    "rows BIGINT, files BIGINT, bytes BIGINT"
+    "status STRING, problem STRING, location STRING, manifest_list STRING, "
+    "manifests ARRAY<STRING>, snapshots BIGINT, rows BIGINT, files BIGINT, bytes BIGINT"
 )
 _WITH_MANIFESTS: Final = f"{_LOOKED_AT}, manifest STRING, missing BIGINT, lost STRING"
-_ANCESTORS: Final = "location STRING, size_bytes BIGINT"
 
 
 def report(
@@ -49,6 +50,7 @@ def report(
     deep: bool = False,
     orphans: Run | None = None,
     files: Mapping[str, str] | None = None,
+    progress: Telling | None = None,
 ) -> DataFrame:
     """One row per content of a reference, by default of the default branch.
 
@@ -56,15 +58,17 @@ def report(
     current snapshot needs, which only a `deep` look tells: it reads all manifests and looks for
     every data file. `problem` says more. `orphans` is a run of the garbage collector that has found
     them; then each table is told how many are in its location. `rows`, `files` and `bytes` are the
-    current snapshot's, as its summary has them.
+    current snapshot's, as its summary has them. With `progress` the report is computed and kept
+    before this returns, and else when it is asked for.
     """
     lake_files = Files(dict(files or {}))
     entries = read_table(spark, origin, "entries", {} if ref is None else {"ref": ref})
     wanted = entries.select("key", "content_type", "content_id", "content")
     found = spread(wanted, partial(_look, lake_files), _LOOKED_AT)
-    told = _with_orphans(_with_missing(found, lake_files, deep), orphans).drop("manifest_list")
+    checked = _with_missing(found, lake_files, deep).drop("manifest_list", "manifests")
+    told = _with_orphans(checked, orphans)
     # Who keeps the report would else keep it in hundreds of parts, most of them empty.
-    return told.coalesce(found.rdd.getNumPartitions())
+    return computed(told.coalesce(found.rdd.getNumPartitions()), "report", progress)
 
 
 def totals(report: DataFrame) -> DataFrame:
@@ -78,17 +82,18 @@ def totals(report: DataFrame) -> DataFrame:
 
 
 class _Look(Struct, frozen=True):
-    """What one look at a content's metadata tells."""
+    """What one look at a content's metadata tells; `manifests` are those that no list names."""
 
     location: str | None = None
     manifest_list: str | None = None
+    manifests: tuple[str, ...] = ()
     snapshots: int | None = None
     size: Size = Size()
 
 
 def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
     for entry in entries:
-        content = _CONTENT.decode(entry["content"])
+        content = content_of(entry["content"])
         status, problem, found = OK, None, _Look()
         try:
             found = _looked(content, files)
@@ -105,6 +110,7 @@ def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
             problem,
             found.location,
             found.manifest_list,
+            list(found.manifests),
             found.snapshots,
             found.size.rows,
             found.size.files,
@@ -115,16 +121,9 @@ def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
 def _looked(content: Content, files: Files) -> _Look:
     match content:
         case IcebergTable():
-            metadata = table_metadata(content, files)
-            snapshot = snapshot_of(content, metadata)
-            return _Look(
-                real(metadata.location),
-                None if snapshot is None else snapshot.manifest_list,
-                len(metadata.snapshots),
-                size_of(snapshot),
-            )
+            return _looked_at_table(content, files)
         case IcebergView():
-            return _Look(real(state_of(content, files).facts["location"]))
+            return _Look(listed_as(state_of(content, files).facts["location"]))
         case DeltaLakeTable():
             named = (*content.metadata_location_history, *content.checkpoint_location_history)
             return _there(files, *named, content.last_checkpoint)
@@ -132,6 +131,22 @@ def _looked(content: Content, files: Files) -> _Look:
             return _there(files, content.metadata_location)
         case _:
             return _Look()
+
+
+def _looked_at_table(content: IcebergTable, files: Files) -> _Look:
+    text = lake.metadata_text(files, content.metadata_location)
+    metadata = described(text, content)
+    size = size_of(snapshot_of(content, metadata))
+    named = lake.outlined(text, content.metadata_location).snapshots or ()
+    none = lake.Snapshot(content.snapshot_id)
+    current = next((each for each in named if each.snapshot_id == content.snapshot_id), none)
+    return _Look(
+        listed_as(metadata.location),
+        current.manifest_list,
+        current.manifests,
+        len(metadata.snapshots),
+        size,
+    )
 
 
 def _there(files: Files, *locations: str | None) -> _Look:
@@ -160,12 +175,13 @@ def _with_missing(found: DataFrame, files: Files, deep: bool) -> DataFrame:
 
 def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
     for table in tables:
-        known = tuple(table)
-        if table["manifest_list"] is None:
+        known, named, found = tuple(table), table["manifest_list"], table["manifests"]
+        if named is None and not found:
             yield (*known, None, None, None)
             continue
         try:
-            found = list(lake.manifests(files, table["manifest_list"]))
+            if named is not None:
+                found = list(lake.manifests(files, named))
         except (CannotRun, OSError) as error:
             yield (*known, None, 1, str(error))
             continue
@@ -192,7 +208,7 @@ def _with_orphans(found: DataFrame, run: Run | None) -> DataFrame:
     if run is None:
         nothing = F.lit(None).cast("bigint")
         return found.withColumn("orphan_files", nothing).withColumn("orphan_bytes", nothing)
-    above = spread(run.orphans, _ancestors, _ANCESTORS)
+    above = run.orphans.select(F.explode(directories_above("path")).alias("location"), "size_bytes")
     counted = above.groupBy("location").agg(
         F.count(F.lit(1)).alias("orphan_files"), F.sum("size_bytes").alias("orphan_bytes")
     )
@@ -205,12 +221,3 @@ def _with_orphans(found: DataFrame, run: Run | None) -> DataFrame:
             for name in ("orphan_files", "orphan_bytes")
         ),
     )
-
-
-def _ancestors(orphans: Rows) -> Iterator[tuple[str, int]]:
-    """Every directory that a file is in counts it."""
-    for orphan in orphans:
-        directory = orphan["path"].rpartition("/")[0]
-        while Place.of(directory).path.strip("/"):
-            yield directory, orphan["size_bytes"]
-            directory = directory.rpartition("/")[0]

@@ -29,7 +29,10 @@ exec {java} "$@"
 
 
 def provide_java() -> None:
-    """See to it that the JAVA_HOME of this process leads to a Java that Spark runs on."""
+    """See to it that the JAVA_HOME of this process leads to a Java that Spark runs on.
+
+    Spark's launcher is a script that is told of its Java in no other way.
+    """
     known = _known_java()
     if known is None:
         os.environ["JAVA_HOME"] = str(_wheel_home())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -94,18 +95,28 @@ class Outline(Struct, frozen=True, rename="kebab"):
 _OUTLINE: Final = msgspec.json.Decoder(Outline)
 
 
-def outline(files: Files, location: str) -> Outline:
+def metadata_text(files: Files, location: str) -> bytes:
+    """A metadata file's JSON, which may be stored compressed."""
     raw = files.read(location)
     try:
-        return _OUTLINE.decode(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError, EOFError) as error:
-        raise Unreadable(f"'{location}' is not Iceberg metadata: {error}") from error
+        return gzip.decompress(raw) if raw.startswith(_GZIP) else raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise not_metadata(location, error) from error
 
 
-def conventional_location(metadata_location: str) -> str | None:
-    """Where a table is whose metadata file is not there to tell: above its `metadata` directory."""
-    directory = metadata_location.rpartition("/")[0]
-    return directory.removesuffix("/metadata") if directory.endswith("/metadata") else None
+def outline(files: Files, location: str) -> Outline:
+    return outlined(metadata_text(files, location), location)
+
+
+def outlined(text: bytes, location: str) -> Outline:
+    try:
+        return _OUTLINE.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise not_metadata(location, error) from error
+
+
+def not_metadata(location: str, error: Exception) -> Unreadable:
+    return Unreadable(f"'{location}' is not Iceberg metadata: {error}")
 
 
 def manifests(files: Files, manifest_list: str) -> Iterator[str]:

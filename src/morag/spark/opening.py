@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -50,8 +51,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Origin:
-        """What the options `uri`, `store`, `repository_id`, `token`, `ca_file` and
-        `timeout_seconds` say. Others are left to whoever knows them."""
+        """What the OPTIONS say. Others are left to whoever knows them.
+
+        A secret can be given by a file. Only whoever has the options reads it, which is Spark's
+        driver; the executors get an origin.
+        """
         seconds = options.get("timeout_seconds", "60")
         try:
             timeout_seconds = float(seconds)
@@ -59,9 +63,9 @@ class Origin(Struct, frozen=True, kw_only=True):
             raise CannotRun(f"Option 'timeout_seconds' must be a number, not {seconds!r}") from None
         return cls(
             uri=options.get("uri"),
-            store=options.get("store"),
+            store=_given(options, "store"),
             repository_id=options.get("repository_id", ""),
-            token=options.get("token"),
+            token=_given(options, "token"),
             ca_file=options.get("ca_file"),
             timeout_seconds=timeout_seconds,
         )
@@ -104,6 +108,10 @@ class Origin(Struct, frozen=True, kw_only=True):
         return f"Origin({str(self)!r})"  # Without the token: this ends up in plans and logs.
 
 
+OPTIONS: Final = frozenset({*Origin.__struct_fields__, "store_file", "token_file"})
+"""Those by which a catalog is named. What is in a file does not show in Spark's plans and logs."""
+
+
 @contextmanager
 def opened(
     options: Mapping[str, str] | Origin, *, write: bool = False
@@ -122,6 +130,18 @@ def opened_backend(origin: Origin) -> Iterator[Backend]:
         backend = open_backend(origin.store, read_only=True)
     with closing(backend):
         yield backend
+
+
+def _given(options: Mapping[str, str], name: str) -> str | None:
+    path = options.get(f"{name}_file")
+    if path is None:
+        return options.get(name)
+    if name in options:
+        raise CannotRun(f"Options '{name}' and '{name}_file' exclude each other")
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeError) as error:
+        raise CannotRun(f"Option '{name}_file' cannot be read on the driver: {error}") from None
 
 
 @contextmanager

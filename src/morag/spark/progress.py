@@ -12,13 +12,14 @@ from msgspec import Struct
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 
+from morag.spark.connect import refuse_connect
 from morag.versions.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOOK_SECONDS: Final = 0.5
 _GROUP: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -72,6 +73,7 @@ def watched(
 
     A KeyboardInterrupt alone would leave them running on the cluster, with nobody to wait.
     """
+    refuse_connect(spark)
     context = spark.sparkContext
     group = f"morag-{world.new_uuid().hex()}"
     before = {name: context.getLocalProperty(name) for name in _GROUP}
@@ -90,6 +92,19 @@ def watched(
         with suppress(Py4JError):
             for name, value in before.items():
                 context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it.
+
+
+def computed(frame: DataFrame, stage: str, tell: Telling | None) -> DataFrame:
+    """The same rows, computed now and kept for later, if there is somebody to tell how it goes.
+
+    Otherwise nothing is done before somebody wants the rows.
+    """
+    if tell is None:
+        return frame
+    with watched(frame.sparkSession, stage, tell):
+        kept = frame.persist()
+        kept.count()
+    return kept
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from morag.client import OutcomeUnknown
 from morag.client.places import NO_ANCESTOR
-from morag.errors import ReferenceAlreadyExists, ReferenceConflict
+from morag.errors import MoragError, ReferenceAlreadyExists, ReferenceConflict
 from morag.model.meta import CommitMeta
 from morag.spark.catalogs import LakeCatalog
 from morag.spark.errors import CannotRun
@@ -47,8 +47,10 @@ class Draft:
         self.into = into
         self.start = start
         """The commit where the branch began."""
+        self.is_asked_for = False
+        """Whether the catalog was told to publish it. What it did is known once it has answered."""
         self.published: str | None = None
-        """The commit of `into` that has the work, once it has."""
+        """The commit of `into` that has the work, once it is known to have it."""
         self.outcome = f"Branch '{name}' is being worked on"
 
     def __str__(self) -> str:
@@ -77,6 +79,8 @@ def branch(
     `catalog` is needed where the session has several Nessie catalogs, `origin` where the server is
     not simply the one of the catalog's `uri`.
     """
+    if name == into:
+        raise CannotRun(f"Branch '{name}' cannot be published into itself: name another one")
     lake = LakeCatalog.of(spark, catalog)
     with opened(origin or lake.origin(), write=True) as repository:
         draft = _begun(repository, name, into, replace)
@@ -97,16 +101,15 @@ def branch(
 
 def _begun(repository: Repository | Client, name: str, into: str, replace: bool) -> Draft:
     start = repository.references.get(into).hash
-    at = None if start == NO_ANCESTOR else f"{into}@{start}"
     try:
-        repository.references.create_branch(name, at)
+        repository.references.create_branch(name, f"@{start}")
     except ReferenceAlreadyExists as error:
         if not replace:
             raise ReferenceAlreadyExists(
                 f"Branch '{name}' exists already, perhaps since a run that failed: look at it and "
                 "delete it, or pass replace=True to start over"
             ) from error
-        repository.references.assign(name, into)
+        repository.references.assign(name, f"@{start}")
     return Draft(name, into, start)
 
 
@@ -144,7 +147,9 @@ def _publish(
     if audited == draft.start:
         draft.outcome = f"Nothing was written to branch '{name}', so '{into}' is as it was"
         return
-    if repository.references.get(into).hash == NO_ANCESTOR:
+    is_empty = repository.references.get(into).hash == NO_ANCESTOR
+    draft.is_asked_for = True
+    if is_empty:
         # Nothing to merge with yet. It must still be so when it becomes what the branch is.
         repository.references.assign(into, f"{name}@{audited}", expected=NO_ANCESTOR)
         draft.published = audited
@@ -161,12 +166,15 @@ def _remove(repository: Repository | Client, draft: Draft, audited: str) -> None
         repository.references.delete(draft.name, expected=audited)
     except ReferenceConflict:
         draft.outcome += f"; branch '{draft.name}' has moved since and was not deleted"
+    except MoragError as error:
+        draft.outcome += f"; branch '{draft.name}' could not be deleted: {error}"
 
 
 def _left(draft: Draft, catalog: str, error: BaseException) -> str:
     if draft.published is not None:
         return draft.outcome
-    if isinstance(error, OutcomeUnknown):
+    is_refusal = isinstance(error, MoragError) and not isinstance(error, OutcomeUnknown)
+    if draft.is_asked_for and not is_refusal:
         return (
             f"Whether branch '{draft.name}' was merged is not known: look at the log of "
             f"'{draft.into}' before you do it again"

@@ -21,6 +21,7 @@ from pyspark.sql.window import Window
 
 from morag.model.content import IcebergTable
 from morag.spark.comparable import comparable
+from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
 from morag.spark.lake import file_io
@@ -67,6 +68,7 @@ def rows_between(
     the columns that a row is known by, by default the table's identifier fields. `files` are
     options of PyIceberg for reaching files, such as `s3.endpoint`.
     """
+    refuse_connect(spark)
     lake = Files(dict(files or {}))
     tables = {side: table for side, table in ((_OLD, old), (_NEW, new)) if table is not None}
     if not tables:

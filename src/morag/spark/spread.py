@@ -23,10 +23,13 @@ def spread(frame: DataFrame, work: Work, schema: str) -> DataFrame:
 
     The number of parts is fixed: Spark would put rows as small as these into one.
     """
-    spark = frame.sparkSession
+    return mapped(frame.repartition(tasks(frame.sparkSession)), work, schema)
+
+
+def tasks(spark: SparkSession) -> int:
+    """In how many parts rows are worked on."""
     most = int(spark.conf.get("spark.sql.shuffle.partitions") or _TASKS_PER_CORE)
-    parts = min(most, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
-    return mapped(frame.repartition(parts), work, schema)
+    return min(most, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
 
 
 def mapped(frame: DataFrame, work: Work, schema: str) -> DataFrame:

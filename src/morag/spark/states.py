@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import Struct
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.view.metadata import ViewMetadata
 
 from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, Namespace
-from morag.spark.lake import Unreadable
+from morag.spark.lake import Unreadable, metadata_text, not_metadata, outlined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 NO_SNAPSHOT: Final = -1
 """The snapshot of a table that never had one."""
-
-_GZIP: Final = b"\x1f\x8b"
 
 
 class Size(Struct, frozen=True):
@@ -63,7 +61,8 @@ def state_of(content: Content, files: Files) -> State:
     """Reads the metadata file that the content names, if it is Iceberg's."""
     match content:
         case IcebergTable():
-            return _table(content, table_metadata(content, files))
+            text = metadata_text(files, content.metadata_location)
+            return _table(content, described(text, content))
         case IcebergView():
             return _view(content, files)
         case Namespace():
@@ -82,11 +81,23 @@ def state_of(content: Content, files: Files) -> State:
 
 
 def table_metadata(content: IcebergTable, files: Files) -> TableMetadata:
-    text = _text(content.metadata_location, files)
-    try:
-        return TableMetadataUtil.parse_raw(text)
-    except Exception as error:  # PyIceberg has no common word for what it does not understand.
-        raise _unreadable(content.metadata_location, error) from error
+    """As PyIceberg sees it, which can then read the table's data."""
+    return _parsed(metadata_text(files, content.metadata_location), content)
+
+
+def described(text: bytes, content: IcebergTable) -> TableMetadata:
+    """The same for looking at it.
+
+    Old tables may have snapshots that name their manifests themselves. PyIceberg asks for a list of
+    them nevertheless, so these have an empty name for it.
+    """
+    snapshots = outlined(text, content.metadata_location).snapshots or ()
+    if any(each.manifest_list is None for each in snapshots):
+        said = msgspec.json.decode(text)
+        for snapshot in said["snapshots"]:
+            snapshot["manifest-list"] = snapshot.get("manifest-list") or ""
+        text = msgspec.json.encode(said)
+    return _parsed(text, content)
 
 
 def snapshot_of(content: IcebergTable, metadata: TableMetadata) -> Snapshot | None:
@@ -153,11 +164,11 @@ def _table(content: IcebergTable, metadata: TableMetadata) -> State:
 
 
 def _view(content: IcebergView, files: Files) -> State:
-    text = _text(content.metadata_location, files)
+    text = metadata_text(files, content.metadata_location)
     try:
         metadata = ViewMetadata.model_validate_json(text)
     except ValueError as error:
-        raise _unreadable(content.metadata_location, error) from error
+        raise not_metadata(content.metadata_location, error) from error
     version = next((v for v in metadata.versions if v.version_id == content.version_id), None)
     if version is None:
         raise Unreadable(
@@ -171,16 +182,11 @@ def _view(content: IcebergView, files: Files) -> State:
     )
 
 
-def _text(location: str, files: Files) -> str:
-    raw = files.read(location)
+def _parsed(text: bytes, content: IcebergTable) -> TableMetadata:
     try:
-        return (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise _unreadable(location, error) from error
-
-
-def _unreadable(location: str, error: Exception) -> Unreadable:
-    return Unreadable(f"'{location}' is not Iceberg metadata: {error}")
+        return TableMetadataUtil.parse_raw(text.decode())
+    except Exception as error:  # PyIceberg has no common word for what it does not understand.
+        raise not_metadata(content.metadata_location, error) from error
 
 
 def _properties(properties: Mapping[str, str]) -> dict[str, str]:

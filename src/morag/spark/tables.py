@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import structs
 from pyspark.sql.types import StructType
 
+from morag.model.content import Content
+from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
 from morag.spark.source.options import columns_of
 from morag.spark.source.schemas import schema_of
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from morag.spark.opening import Origin
 
 
+_CONTENT: Final = msgspec.json.Decoder(Content)
+
+
 def read_table(
     spark: SparkSession,
     origin: Origin,
@@ -27,6 +33,7 @@ def read_table(
     columns: Sequence[str] = (),
 ) -> DataFrame:
     """What `spark.read.format("morag")` gives. If `columns` are named, others are not even read."""
+    refuse_connect(spark)
     named = {name: str(value) for name, value in structs.asdict(origin).items() if value}
     options = {"table": table, **(options or {})}
     reader = spark.read.format("morag").options(**named, **options)
@@ -39,3 +46,9 @@ def read_table(
                 )
         reader = reader.schema(StructType([known[name] for name in columns]))
     return reader.load()
+
+
+def content_of(text: str) -> Content:
+    """What a column `content` holds."""
+    content: Content = _CONTENT.decode(text)
+    return content

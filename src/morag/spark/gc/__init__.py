@@ -14,8 +14,9 @@ never changed.
 
 from __future__ import annotations
 
+from morag.spark.gc.busy import unlock
 from morag.spark.gc.collect import collect, resume
 from morag.spark.gc.records import Run, Step, runs
 from morag.spark.gc.sweep import purge, sweep, undo
 
-__all__ = ["Run", "Step", "collect", "purge", "resume", "runs", "sweep", "undo"]
+__all__ = ["Run", "Step", "collect", "purge", "resume", "runs", "sweep", "undo", "unlock"]

@@ -10,15 +10,21 @@ from morag.model.configs import GarbageCollectorConfig
 from morag.model.durations import parse_duration
 from morag.model.times import instant_text
 from morag.spark.errors import CannotRun
-from morag.spark.files import Files, real
+from morag.spark.files import Files
+from morag.spark.gc.busy import alone
 from morag.spark.gc.expand import expand, live_metadata
+from morag.spark.gc.homes import find_homes
+from morag.spark.gc.kept import kept_files
 from morag.spark.gc.listing import find_locations, listed
 from morag.spark.gc.mark import contents_of
+from morag.spark.gc.orphans import find_orphans
+from morag.spark.gc.own import check_own
 from morag.spark.gc.plan import Plan
 from morag.spark.gc.policies import Policies
 from morag.spark.gc.records import Run
 from morag.spark.gc.roots import ROOTS, find_roots
-from morag.spark.gc.sweep import find_orphans, sweep
+from morag.spark.gc.sweep import sweep
+from morag.spark.places import Place, real
 from morag.spark.spread import frame_of
 from morag.versions.world import World
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.spark.gc.plan import Snapshots
-    from morag.spark.gc.sweep import Action
+    from morag.spark.gc.quarantine import Action
     from morag.spark.opening import Origin
     from morag.spark.progress import Telling
     from morag.versions.repository import Repository
@@ -58,17 +64,18 @@ def collect(
     """Find the files that nothing live leads to, and record them in a run below `directory`.
 
     `cutoff` says how far back commits are live: NONE, a number of commits, a duration or a moment;
-    `cutoffs` says it per pattern of reference names. `grace` is how old a file must be to go. All
-    three default to the repository's configuration, and else to NONE and three days.
+    `cutoffs` says it per pattern of reference names. `grace` is how old a file must be to go. What
+    is not given is as the repository's configuration says, and else NONE and three days; a `cutoff`
+    that is given sets all configured ones aside.
 
     `snapshots` are those of the live metadata that keep their files: all, or the current one alone,
     as the original has it. `dropped` looks also where tables were that are not live any more;
-    `locations` are further directories that hold nothing but files of this catalog. With
-    `ignore_missing`, metadata that is not there keeps no files alive; else nothing is removed while
-    some is missing.
+    `locations` are further directories that hold nothing but files of this catalog. Nothing is
+    removed while metadata of live contents is missing; with `ignore_missing`, nothing of the tables
+    that it belongs to.
 
     Nothing is removed on a dry run: `sweep` the run later, as it is. Else the files are moved into
-    the `quarantine`, a directory on the same disk; on S3 it is in the same bucket by default.
+    the `quarantine`, by default on their own disk or in their own bucket.
     `files` are options of PyIceberg for reaching files, such as `s3.endpoint`.
     """
     world = world or World()
@@ -89,7 +96,7 @@ def collect(
         grace_nanos=grace_nanos,
         snapshots=_checked(snapshots),
         dropped=dropped,
-        locations=tuple(locations),
+        locations=tuple(_checked_location(each) for each in locations),
         ignore_missing=ignore_missing,
         quarantine=None if quarantine is None else real(quarantine),
         records=_records(directory),
@@ -122,12 +129,16 @@ def _go_on(
 ) -> Run:
     lake = Files(dict(files or {}))
     whole = run.plan.dropped
-    run.once("refs", partial(_roots, run, origin))
-    run.once("contents", lambda: contents_of(run.spark, origin, run.roots(), whole=whole))
-    expand(run, live_metadata(run.contents, run.plan.snapshots), lake, "live")
-    run.once("locations", partial(find_locations, run, lake))
-    run.once("listed", partial(listed, run, lake))
-    run.once("orphans", partial(find_orphans, run))
+    with alone(run, "collect"):
+        check_own(run, origin)
+        run.once("refs", partial(_roots, run, origin))
+        run.once("contents", lambda: contents_of(run.spark, origin, run.roots(), whole=whole))
+        needed = expand(run, live_metadata(run.contents, run.plan.snapshots), lake, "live")
+        run.once("homes", partial(find_homes, run, lake))
+        run.once("locations", partial(find_locations, run))
+        run.once("listed", partial(listed, run, lake))
+        run.once("live-kept", partial(kept_files, run, needed, run.read("listed")))
+        run.once("orphans", partial(find_orphans, run))
     if dry_run:
         return run
     return sweep(run.spark, run.path, origin, action=action, files=files, progress=progress)
@@ -157,6 +168,15 @@ def _checked(snapshots: Snapshots) -> Snapshots:
     if snapshots not in ("all", "current"):
         raise CannotRun(f"Snapshots that stay can be 'all' or 'current', but not '{snapshots}'")
     return snapshots
+
+
+def _checked_location(location: str) -> str:
+    if not Place.of(location).path.strip("/"):
+        raise CannotRun(
+            f"'{location}' is a whole disk or bucket: name the directories in it that hold nothing "
+            "but files of this catalog"
+        )
+    return location
 
 
 def _id(now: int, world: World) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
 from morag.spark import lake
+from morag.spark.directories import listed_as
 from morag.spark.errors import CannotRun
-from morag.spark.files import spellings
-from morag.spark.gc.records import union
+from morag.spark.gc.guesses import surroundings
+from morag.spark.gc.records import EXPANDED, union
+from morag.spark.places import spellings
 from morag.spark.spread import spread
 
 if TYPE_CHECKING:
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
     from morag.spark.lake import Kind
     from morag.spark.spread import Rows
 
-# `role`: FILE, DIRECTORY, MISSING or UNREADABLE.
+# `role`: FILE; DIRECTORY, where a table is; KEPT, a directory of which everything stays; or, of a
+#     file that could not be read: MISSING, UNREADABLE, ELSEWHERE if it is on a store of a kind that
+#     jobs do not know.
 # `path`: As it is written in the metadata.
-# `spelling`: As a listing may call it; a file may have several rows.
-FOUND: Final = "role STRING, kind STRING, path STRING, spelling STRING, detail STRING"
-PARTS: Final = ("metadata", "manifests", "data")
+# `spelling`: As a listing may call it; a file may have several rows, and none if it is elsewhere.
+# `content_id`: Whose it is, unless it is a file that is not read.
+FOUND: Final = (
+    "role STRING, kind STRING, path STRING, spelling STRING, detail STRING, content_id STRING"
+)
 _ICEBERG: Final = ("ICEBERG_TABLE", "ICEBERG_VIEW")
 
 
@@ -45,14 +51,14 @@ def expand(
         partial(_expand_manifests, run, files, prefix),
     ]
     make = run.make if anew else run.once
-    return union([make(f"{prefix}-{part}", s) for part, s in zip(PARTS, steps, strict=True)])
+    return union([make(f"{prefix}-{part}", s) for part, s in zip(EXPANDED, steps, strict=True)])
 
 
 def live_metadata(contents: DataFrame, snapshots: Snapshots) -> DataFrame:
     """The metadata files of live contents, and which of their snapshots are, if not all."""
     wanted = F.col("snapshot_id") if snapshots == "current" else F.lit(None).cast("bigint")
-    live = contents.where("live").select("type", "location", wanted.alias("snapshot_id"))
-    return live.distinct()
+    live = contents.where("live")
+    return live.select("content_id", "type", "location", wanted.alias("snapshot_id")).distinct()
 
 
 def _expand_contents(contents: DataFrame, files: Files) -> DataFrame:
@@ -67,66 +73,87 @@ def _expand_lists(run: Run, files: Files, prefix: str) -> DataFrame:
 def _expand_manifests(run: Run, files: Files, prefix: str) -> DataFrame:
     named = (run.read(f"{prefix}-{part}") for part in ("metadata", "manifests"))
     manifests = union([_paths(frame, "manifest") for frame in named]).distinct()
-    return spread(manifests, partial(_read_paths, partial(lake.data_files, files)), FOUND)
+    return spread(manifests, partial(_read_paths, partial(_data_files, files)), FOUND)
 
 
 def _paths(found: DataFrame, kind: Kind) -> DataFrame:
-    return found.where(f"role = 'FILE' AND kind = '{kind}'").select("path").distinct()
+    wanted = found.where(f"role = 'FILE' AND kind = '{kind}'")
+    return wanted.select("path", "content_id").distinct()
 
 
 def _read_contents(files: Files, contents: Rows) -> Iterator[tuple[Any, ...]]:
     for content in contents:
-        location, wanted = content["location"], content["snapshot_id"]
-        yield from _file_rows("metadata", location)
+        location, id = content["location"], content["content_id"]
+        yield from _file_rows("metadata", location, None)
         if content["type"] in _ICEBERG:
-            yield from _guarded(location, partial(_outline, files, location, wanted))
+            read = partial(_outline, files, location, content["snapshot_id"], id)
+        else:
+            read = partial(_kept_rows, surroundings(location))
+        yield from _guarded(location, id, read)
 
 
-def _outline(files: Files, location: str, wanted: int | None) -> Iterator[tuple[Any, ...]]:
+def _outline(files: Files, location: str, wanted: int | None, id: str) -> Iterator[tuple[Any, ...]]:
     outline = lake.outline(files, location)
-    yield "DIRECTORY", None, outline.location, None, None
+    yield "DIRECTORY", None, outline.location, None, None, id
     for kind, path in outline.files():
-        yield from _file_rows(kind, path)
+        yield from _file_rows(kind, path, None)
     snapshots = outline.snapshots or ()
     chosen = [each for each in snapshots if wanted in (None, each.snapshot_id)]
     if not chosen and wanted is not None and wanted >= 0:
         chosen = list(snapshots)  # The catalog names one that the metadata has lost: keep all.
     for snapshot in chosen:
         if snapshot.manifest_list is not None:
-            yield from _file_rows("manifest-list", snapshot.manifest_list)
+            yield from _file_rows("manifest-list", snapshot.manifest_list, id)
         for manifest in snapshot.manifests:
-            yield from _file_rows("manifest", manifest)
-
-
-def _manifests(files: Files, manifest_list: str) -> Iterator[tuple[Kind, str]]:
-    for path in lake.manifests(files, manifest_list):
-        yield "manifest", path
+            yield from _file_rows("manifest", manifest, id)
 
 
 def _read_paths(
-    read: Callable[[str], Iterable[tuple[Kind, str]]], rows: Rows
+    read: Callable[[str, str], Iterable[tuple[Any, ...]]], rows: Rows
 ) -> Iterator[tuple[Any, ...]]:
     for row in rows:
-        yield from _guarded(row["path"], partial(_named_files, read, row["path"]))
+        path, id = row["path"], row["content_id"]
+        yield from _guarded(path, id, partial(read, path, id))
 
 
-def _named_files(
-    read: Callable[[str], Iterable[tuple[Kind, str]]], path: str
+def _manifests(files: Files, manifest_list: str, id: str) -> Iterator[tuple[Any, ...]]:
+    for path in lake.manifests(files, manifest_list):
+        yield from _file_rows("manifest", path, id)
+
+
+def _data_files(files: Files, manifest: str, id: str) -> Iterator[tuple[Any, ...]]:
+    for kind, path in lake.data_files(files, manifest):
+        yield from _file_rows(kind, path, None)
+
+
+def _file_rows(kind: Kind, path: str, id: str | None) -> Iterator[tuple[Any, ...]]:
+    for spelling in _spellings(path) or [None]:
+        yield "FILE", kind, path, spelling, None, id
+
+
+def _kept_rows(directory: str) -> Iterator[tuple[Any, ...]]:
+    for spelling in _spellings(directory):
+        yield "KEPT", None, directory, listed_as(spelling), None, None
+
+
+def _spellings(location: str) -> set[str]:
+    try:
+        return spellings(location)
+    except CannotRun:
+        return set()  # On a store that is not listed, and so cannot lose it.
+
+
+def _guarded(
+    path: str, id: str, read: Callable[[], Iterable[tuple[Any, ...]]]
 ) -> Iterator[tuple[Any, ...]]:
-    for kind, named in read(path):
-        yield from _file_rows(kind, named)
-
-
-def _file_rows(kind: Kind, path: str) -> Iterator[tuple[Any, ...]]:
-    for spelling in spellings(path):
-        yield "FILE", kind, path, spelling, None
-
-
-def _guarded(path: str, read: Callable[[], Iterator[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
     """What was read, or a row that says why not: one bad file must not hide the others."""
+    if not _spellings(path):
+        yield "ELSEWHERE", None, path, None, None, id
+        return
     try:
         yield from read()
     except FileNotFoundError as error:
-        yield "MISSING", None, path, None, str(error)
+        yield "MISSING", None, path, None, str(error), id
+        yield from _kept_rows(surroundings(path))
     except (CannotRun, OSError) as error:
-        yield "UNREADABLE", None, path, None, str(error)
+        yield "UNREADABLE", None, path, None, str(error), id

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
-from morag.spark import lake
-from morag.spark.errors import CannotRun
-from morag.spark.files import Place, real
+from morag.spark.gc.homes import HOMES, as_listed
 from morag.spark.gc.plan import RUN_ID
 from morag.spark.gc.records import union
-from morag.spark.spread import frame_of, mapped, spread
+from morag.spark.spread import frame_of, mapped, spread, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,60 +23,58 @@ if TYPE_CHECKING:
     from morag.spark.spread import Rows
 
 _LOCATIONS: Final = "location STRING"
+# Without a size, it is a directory that is left to list.
 _LISTED: Final = "path STRING, size_bytes BIGINT, modified_micros BIGINT, location STRING"
-_OURS: Final = ".morag-"
+_NOT_LISTED: Final = tuple(
+    f"CAST(NULL AS BIGINT) AS {name}" for name in ("size_bytes", "modified_micros")
+)
+_SPLITS: Final = 2
 
 
-def find_locations(run: Run, files: Files) -> DataFrame:
-    """The directories that belong to tables and views, now or once.
+def find_locations(run: Run) -> DataFrame:
+    """The directories to list.
 
     Those inside of others are left out, since they are listed with them. In this order they come
     right after the one that they are in.
     """
-    named = run.read("live-metadata").where("role = 'DIRECTORY'").selectExpr("path AS location")
-    asked = frame_of(run.spark, [(each,) for each in run.plan.locations], _LOCATIONS)
-    found = [named, asked]
-    if run.plan.dropped:
-        found.append(_dropped(run, files))
-    all = spread(union(found).distinct(), _real_locations, _LOCATIONS)
-    return mapped(all.repartition(1).sortWithinPartitions("location"), _outermost, _LOCATIONS)
+    found = run.read("homes")
+    if run.plan.locations:
+        asked = frame_of(run.spark, [(None, each) for each in run.plan.locations], HOMES)
+        found = union([found, as_listed(asked)])
+    named = found.select(F.concat("location", F.lit("/")).alias("location")).repartition(1)
+    return mapped(named.sortWithinPartitions("location"), _outermost, _LOCATIONS)
 
 
 def listed(run: Run, files: Files) -> DataFrame:
-    """All files below the recorded locations. What our own jobs keep there is left out."""
-    return spread(run.read("locations"), partial(_list, files, run.plan.records), _LISTED)
+    """All files below the recorded locations.
 
-
-def _dropped(run: Run, files: Files) -> DataFrame:
-    """Where contents that are not live any more were.
-
-    Of each place, the metadata that was written last tells: its name starts with a number.
+    If these are too few for every task to have one, they are split into what is right inside them,
+    and that once more: a single location may be a whole warehouse.
     """
-    contents = run.contents.where("NOT live AND type IN ('ICEBERG_TABLE', 'ICEBERG_VIEW')")
-    directory = F.regexp_replace("location", "/[^/]*$", "")
-    newest = contents.groupBy("content_id", directory).agg(F.max("location").alias("location"))
-    return spread(newest.select("location"), partial(_directories, files), _LOCATIONS)
+    locations = run.read("locations")
+    left = locations.selectExpr("location AS path", *_NOT_LISTED, "location")
+    if locations.count() < tasks(run.spark):
+        for _ in range(_SPLITS):
+            left = spread(left, partial(found_below, files, run.plan.records, whole=False), _LISTED)
+    return spread(left, partial(found_below, files, run.plan.records, whole=True), _LISTED)
 
 
-def _directories(files: Files, rows: Rows) -> Iterator[tuple[str]]:
+def found_below(
+    files: Files, records: str, rows: Rows, *, whole: bool
+) -> Iterator[tuple[Any, ...]]:
+    """The files below directories; or those right inside, and directories that are left to list."""
+    recorded = re.compile(f"{re.escape(records)}/{RUN_ID}/")
     for row in rows:
-        try:
-            yield (lake.outline(files, row["location"]).location,)
-        except (FileNotFoundError, CannotRun):
-            # Removed by an earlier run, perhaps, which stopped before it was through.
-            guess = lake.conventional_location(row["location"])
-            if guess is not None:
-                yield (guess,)
-
-
-def _real_locations(rows: Rows) -> Iterator[tuple[str]]:
-    for row in rows:
-        try:
-            location = real(row["location"])
-        except CannotRun:
-            continue  # On a file system that we do not know, so nothing is listed there.
-        if Place.of(location).path.strip("/"):  # Never a whole disk or bucket by a mistake.
-            yield (f"{location}/",)
+        if row["size_bytes"] is not None:
+            yield tuple(row)
+            continue
+        left: list[str] = []
+        for found in files.walk(row["path"], partial(_is_skipped, None if whole else left)):
+            hidden = _is_hidden(found.path.rpartition("/")[2])
+            if not (hidden or recorded.match(found.path)):
+                yield found.path, found.size_bytes, found.modified_micros, row["location"]
+        for name in left:
+            yield f"{row['path']}/{name}", None, None, row["location"]
 
 
 def _outermost(rows: Rows) -> Iterator[tuple[str]]:
@@ -89,9 +85,14 @@ def _outermost(rows: Rows) -> Iterator[tuple[str]]:
             yield (last.removesuffix("/"),)
 
 
-def _list(files: Files, records: str, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    recorded = re.compile(f"{re.escape(records)}/{RUN_ID}/")
-    for row in rows:
-        for found in files.walk(row["location"], lambda name: name.startswith(_OURS)):
-            if not recorded.match(found.path):
-                yield found.path, found.size_bytes, found.modified_micros, row["location"]
+def _is_skipped(left: list[str] | None, name: str) -> bool:
+    """Whether a walk passes over a directory: one that is hidden, or put into `left` for later."""
+    if left is not None and not _is_hidden(name):
+        left.append(name)
+    return left is not None or _is_hidden(name)
+
+
+def _is_hidden(name: str) -> bool:
+    """What is kept beside the files of tables: markers, checksums, Spark's checkpoints, and what
+    our own jobs put aside. The directory of a partition may look like that."""
+    return name.startswith((".", "_")) and "=" not in name

@@ -6,13 +6,13 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from morag.spark.errors import CannotRun
-from morag.spark.files import Place
 from morag.spark.gc.policies import Policies
+from morag.spark.places import Place
 
 Snapshots: TypeAlias = Literal["all", "current"]
 
 RUN_ID: Final = r"\d{8}T\d{6}Z-[0-9a-f]{8}"
+QUARANTINE: Final = ".morag-quarantine"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -39,20 +39,20 @@ class Plan(Struct, frozen=True, kw_only=True):
         return (self.now_nanos - self.grace_nanos) // 1000
 
     def quarantined(self, path: str) -> str:
-        """Where a file waits for its end: on its own disk or in its own bucket, under its name."""
-        place = Place.of(path)
-        bucket = f"/{place.host}" if place.host else ""  # Several may share one quarantine.
-        return f"{self._quarantine(place)}/.morag-quarantine/{self.id}{bucket}{place.path}"
+        """Where a file waits for its end, unless it was asked to be elsewhere.
 
-    def _quarantine(self, place: Place) -> str:
+        On disk that is beside itself: so to move it is to rename it, whatever is mounted where. S3
+        does not rename, and has one place per bucket. Listings pass over both.
+        """
+        place = Place.of(path)
+        top = self._asked(place.scheme)
+        if top is None and place.is_local:
+            directory, _, name = path.rpartition("/")
+            return f"{directory}/{QUARANTINE}/{self.id}/{name}"
+        bucket = f"/{place.host}" if place.host else ""  # Several may share one quarantine.
+        top = top or f"s3://{place.host}"
+        return f"{top}/{QUARANTINE}/{self.id}{bucket}{place.path}"
+
+    def _asked(self, scheme: str) -> str | None:
         asked = self.quarantine
-        if asked is not None and Place.of(asked).scheme == place.scheme:
-            return asked
-        if not place.is_local:
-            return f"s3://{place.host}"
-        if not self.records.startswith("file:"):
-            raise CannotRun(
-                "Files on disk cannot wait where the run is recorded: name a directory on disk as "
-                "the quarantine"
-            )
-        return self.records
+        return asked if asked is not None and Place.of(asked).scheme == scheme else None

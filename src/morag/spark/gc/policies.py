@@ -35,7 +35,10 @@ class Cutoff(Struct, frozen=True):
         if text.isascii() and text.isdigit():
             return cls(commits=int(text))
         if text.upper().startswith("P"):
-            return cls(since_nanos=now_nanos - parse_duration(text))
+            ago = parse_duration(text)
+            if ago < 0:
+                raise BadRequest(f"'{text}' is in the future")
+            return cls(since_nanos=now_nanos - ago)
         return cls(since_nanos=parse_instant(text))
 
 
@@ -52,12 +55,17 @@ class Policies(Struct, frozen=True):
         default: str | None,
         per_name: Mapping[str, str],
     ) -> Policies:
-        """What was asked for goes before what the repository's configuration says."""
-        configured = () if config is None else config.per_ref_cutoff_policies or ()
-        fallback = None if config is None else config.default_cutoff_policy
+        """What was asked for goes before what the repository's configuration says.
+
+        A default that was asked for is one for all names that were not, whatever is configured.
+        """
+        asked = tuple(per_name.items())
+        if default is not None or config is None:
+            return cls(EVERYTHING if default is None else default, asked)
+        configured = config.per_ref_cutoff_policies or ()
         return cls(
-            default or fallback or EVERYTHING,
-            (*per_name.items(), *((p.reference_name_pattern, p.policy) for p in configured)),
+            config.default_cutoff_policy or EVERYTHING,
+            (*asked, *((each.reference_name_pattern, each.policy) for each in configured)),
         )
 
     def cutoff(self, name: str, now_nanos: int) -> Cutoff:

@@ -52,11 +52,11 @@ def find_roots(catalog: Client | Repository, plan: Plan, *, dropped: bool) -> li
     ]
     if dropped:
         heads = {root.hash for root in roots}
-        roots += [Root(f"@{hash}", hash, None) for hash in sorted(_once(catalog) - heads)]
+        roots += [Root(f"@{hash}", hash, None) for hash in sorted(_former_heads(catalog) - heads)]
     return roots
 
 
-def _once(catalog: Client | Repository) -> set[str]:
+def _former_heads(catalog: Client | Repository) -> set[str]:
     found: set[str] = set()
     token = None
     while True:

@@ -1,49 +1,43 @@
 """Sweep: what nothing leads to goes into quarantine, and from there back or to its end.
 
-Nothing that is live is lost, whatever writers do meanwhile. New files are younger than the grace
-period. Old ones may come back to life, for instance by a new branch at an old commit: so just
-before files go, references that have moved are marked again, and once more when the files are in
-quarantine, which is when what came to life in between is put back. What does so even later waits
-there for `undo` or `purge`, which both put it back.
+New files are younger than the grace period. Old ones may come back to life, for instance by a new
+branch at an old commit: so just before files go, references that have moved are marked again, and
+once more when the files are gone, which is when what came to life in between is put back. What does
+so even later waits in quarantine for `undo` or `purge`, which both put it back.
+
+So nothing that is live is lost, whatever writers do, until files are deleted. Nobody can keep
+writers from bringing files to life in the moment between the last look and the deletion. They do
+that by references on old commits, and nothing but references makes a commit live: not that somebody
+knows its hash, nor that it was merged.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-
-from msgspec.structs import replace
-from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+from typing import TYPE_CHECKING
 
 from morag.spark.errors import CannotRun
-from morag.spark.files import Files, real
-from morag.spark.gc.expand import FOUND, expand, live_metadata
-from morag.spark.gc.mark import contents_of
-from morag.spark.gc.records import Run, check_known
-from morag.spark.gc.roots import ROOTS, find_roots
-from morag.spark.spread import frame_of, spread
+from morag.spark.files import Files
+from morag.spark.gc import quarantine
+from morag.spark.gc.busy import alone
+from morag.spark.gc.known import check_ready
+from morag.spark.gc.orphans import without
+from morag.spark.gc.own import check_own
+from morag.spark.gc.quarantine import DOOMED, OUTCOMES
+from morag.spark.gc.records import Run
+from morag.spark.gc.rescue import among, rescue
+from morag.spark.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from morag.spark.gc.plan import Plan
-    from morag.spark.gc.roots import Root
+    from morag.spark.gc.quarantine import Action
     from morag.spark.opening import Origin
     from morag.spark.progress import Telling
-    from morag.spark.spread import Rows
-
-Action: TypeAlias = Literal["quarantine", "delete"]
-
-_DOOMED: Final = "path STRING, size_bytes BIGINT, modified_micros BIGINT, quarantined STRING"
-_OUTCOMES: Final = "path STRING, size_bytes BIGINT, outcome STRING, detail STRING"
-
-
-def find_orphans(run: Run) -> DataFrame:
-    """Listed, not live, and old enough: an exact join on the executors, however many there are."""
-    old = run.read("listed").where(F.col("modified_micros") < run.plan.newest_micros)
-    return without(old, run.live)
+    from morag.spark.spread import Work
 
 
 def sweep(
@@ -58,25 +52,26 @@ def sweep(
     """Remove the orphans of a recorded run, now or long after they were found.
 
     They are moved to where `undo` finds them, or deleted at once. The latter cannot be mended: a
-    reference that is put on an old commit in the very moment may lose files.
+    reference that is put on an old commit in the very moment may lose files. That is told.
+
+    What failed is tried again if the run is swept once more.
     """
     if action not in ("quarantine", "delete"):
         raise CannotRun(f"Orphans can be put in 'quarantine' or 'delete'd, but not '{action}'")
-    run = Run(spark, path, progress)
-    run.check_ready()
-    if run.has("undone"):
-        raise CannotRun(f"The run '{path}' was undone; start a new one to remove files again")
     lake = Files(dict(files or {}))
-    if not run.has("removed"):
-        live = _mark_again(run, origin, lake, "again")
-        if not run.has("doomed"):  # Written before anything moves: `undo` goes by it.
-            doom = partial(_doom, run.plan, action)
-            run.make("doomed", lambda: spread(without(run.orphans, live), doom, _DOOMED))
-        work = partial(_remove, lake, action, run.plan.newest_micros)
-        left = without(run.read("doomed"), live)
-        run.make("removed", partial(spread, left, work, _OUTCOMES))
-    if action == "quarantine":
-        _rescue(run, origin, lake, "rescued")
+    with _at_work(Run(spark, path, progress), "sweep", origin) as run:
+        check_ready(run)
+        _refuse_undone(run)
+        plan = run.plan
+        live = rescue(run, origin, lake, "removed")  # An earlier try may have been stopped.
+        # Written before anything moves: `undo` goes by it.
+        doomed = run.once(
+            "doomed",
+            lambda: spread(without(run.orphans, live), partial(quarantine.doom, plan), DOOMED),
+        )
+        work = partial(quarantine.remove, lake, action, plan.newest_micros)
+        _try(run, "removed", without(doomed, live), work)
+        rescue(run, origin, lake, "rescued")
     return run
 
 
@@ -88,10 +83,12 @@ def undo(
     progress: Telling | None = None,
 ) -> Run:
     """Put back everything that a run has in quarantine. What is in place already stays there."""
-    run = Run(spark, path, progress)
     lake = Files(dict(files or {}))
-    work = partial(_restore, lake)
-    run.make("undone", partial(spread, run.read("doomed"), work, _OUTCOMES))
+    with _at_work(Run(spark, path, progress), "undo") as run:
+        if not run.has("doomed"):
+            raise CannotRun(f"The run '{path}' has moved nothing: there is nothing to undo")
+        run.begin("undone")
+        _try(run, "undone", run.read("doomed"), partial(quarantine.restore, lake))
     return run
 
 
@@ -103,132 +100,34 @@ def purge(
     files: Mapping[str, str] | None = None,
     progress: Telling | None = None,
 ) -> Run:
-    """Delete what a run has in quarantine for good, except for what has come back to life."""
-    run = Run(spark, path, progress)
-    if not run.has("removed"):
-        raise CannotRun(f"The run '{path}' has moved nothing yet; sweep it first")
+    """Delete what a run has in quarantine for good, except for what has come back to life.
+
+    What does so while files are being deleted is lost.
+    """
     lake = Files(dict(files or {}))
-    rescued = _rescue(run, origin, lake, "purge-rescued")
-    waiting = run.read("doomed").where("quarantined IS NOT NULL")
-    doomed = without(waiting, rescued.withColumnRenamed("path", "spelling"))
-    run.make("purged", partial(spread, doomed, partial(_purge, lake), _OUTCOMES))
+    with _at_work(Run(spark, path, progress), "purge", origin) as run:
+        if not run.has("removed"):
+            raise CannotRun(f"The run '{path}' has moved nothing yet; sweep it first")
+        _refuse_undone(run)
+        live = rescue(run, origin, lake, "purged")
+        moved = among(run.read("doomed"), run.removed.where("outcome = 'QUARANTINED'"))
+        _try(run, "purged", without(moved, live), partial(quarantine.purge, lake))
     return run
 
 
-def without(frame: DataFrame, found: DataFrame) -> DataFrame:
-    """The rows whose path is none of the spellings. Sorted, not broadcast: that would be held by
-    the driver."""
-    kept = found.where("spelling IS NOT NULL").select(F.col("spelling").alias("path"))
-    return frame.join(kept.hint("merge"), "path", "left_anti")
+@contextmanager
+def _at_work(run: Run, job: str, origin: Origin | None = None) -> Iterator[Run]:
+    with alone(run, job):
+        if origin is not None:
+            check_own(run, origin)
+        yield run
 
 
-def _mark_again(run: Run, origin: Origin, files: Files, prefix: str) -> DataFrame:
-    """The files of what is live now and was not when the run started.
-
-    Read as if nothing had moved: an earlier try to sweep may have been stopped half-way.
-    """
-    with origin.open() as catalog:
-        roots = find_roots(catalog, run.plan, dropped=False)
-    rows = [root.row() for root in roots]
-    run.make(f"{prefix}-refs", lambda: frame_of(run.spark, rows, ROOTS))
-    moved = _moved(run, roots)
-    if not moved:
-        return frame_of(run.spark, [], FOUND)
-    made = run.make(
-        f"{prefix}-contents", lambda: contents_of(run.spark, origin, moved, whole=False)
-    )
-    snapshots = run.plan.snapshots
-    new = live_metadata(made, snapshots).subtract(live_metadata(run.contents, snapshots))
-    found = expand(run, new, _Behind(files.options, run.plan), prefix, anew=True)
-    check_known(found, run.plan.ignore_missing, run.path)
-    return found
+def _refuse_undone(run: Run) -> None:
+    if run.was_begun("undone"):
+        raise CannotRun(f"The run '{run.path}' was undone; start a new one to remove files again")
 
 
-def _moved(run: Run, roots: list[Root]) -> list[Root]:
-    """The references that are new or elsewhere; of the latter, what lies above where they were."""
-    before = {root.root: root.hash for root in run.roots()}
-    return [
-        replace(root, until=before.get(root.root))
-        for root in roots
-        if before.get(root.root) != root.hash
-    ]
-
-
-def _rescue(run: Run, origin: Origin, files: Files, name: str) -> DataFrame:
-    """Put back what is live after all."""
-    live = _mark_again(run, origin, files, name)
-    kept = live.where("spelling IS NOT NULL").select(F.col("spelling").alias("path"))
-    back = run.read("doomed").join(kept.hint("merge"), "path", "left_semi")
-    return run.make(name, partial(spread, back, partial(_restore, files), _OUTCOMES))
-
-
-class _Behind(Files, frozen=True):
-    """Files as they were before the sweep: what is in quarantine can be read under its old name."""
-
-    plan: Any = None
-
-    def read(self, location: str) -> bytes:
-        try:
-            return super().read(location)
-        except FileNotFoundError:
-            return super().read(self.plan.quarantined(real(location)))
-
-
-def _doom(plan: Plan, action: Action, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        quarantined = None if action == "delete" else plan.quarantined(row["path"])
-        yield row["path"], row["size_bytes"], row["modified_micros"], quarantined
-
-
-def _remove(files: Files, action: Action, newest: int, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        yield (row["path"], row["size_bytes"], *_removed(files, action, newest, row))
-
-
-def _removed(files: Files, action: Action, newest: int, row: Mapping[str, Any]) -> tuple[str, str]:
-    path, target = row["path"], row["quarantined"]
-    try:
-        found = files.find(path)
-        if found is None:
-            # Tasks may run twice, and an earlier try may have been stopped half-way.
-            moved = target is not None and files.find(target) is not None
-            return ("QUARANTINED", "") if moved else ("GONE", "")
-        if found.modified_micros >= newest:
-            return "CHANGED", "somebody has written it anew"
-        if action == "delete":
-            files.delete(path)
-            return "DELETED", ""
-        if target is None:
-            return "FAILED", "the sweep began as one that deletes; go on with that, or collect anew"
-        files.move(path, target)
-    except (OSError, CannotRun) as error:
-        return "FAILED", str(error)
-    return "QUARANTINED", ""
-
-
-def _restore(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        yield (row["path"], row["size_bytes"], *_restored(files, row["path"], row["quarantined"]))
-
-
-def _restored(files: Files, path: str, quarantined: str | None) -> tuple[str, str]:
-    try:
-        if quarantined is None or files.find(quarantined) is None:
-            there = files.find(path) is not None
-            return ("IN PLACE", "") if there else ("LOST", "it was deleted")
-        files.move(quarantined, path)
-    except (OSError, CannotRun) as error:
-        return "FAILED", str(error)
-    return "RESTORED", ""
-
-
-def _purge(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        outcome, detail = "PURGED", ""
-        try:
-            files.delete(row["quarantined"])
-        except FileNotFoundError:
-            outcome = "GONE"
-        except (OSError, CannotRun) as error:
-            outcome, detail = "FAILED", str(error)
-        yield row["path"], row["size_bytes"], outcome, detail
+def _try(run: Run, name: str, files: DataFrame, work: Work) -> DataFrame:
+    tries = run.tries(name)
+    return run.make(tries.next, partial(spread, tries.left(files), work, OUTCOMES))

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import InputPartition, IsNotNull
 
 from morag.backend.base import Slice
 from morag.persist.objects import KINDS
+from morag.spark.errors import CannotRun
 from morag.spark.opening import opened_backend
 from morag.spark.source.narrowing import values_of
 from morag.spark.source.reading import TableReader
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
     from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
     from morag.backend.base import Row
+    from morag.spark.opening import Origin
     from morag.spark.source.batches import Made
+    from morag.spark.source.options import ReadOptions
 
 _NAMES: Final = {letter: kind.__name__.upper() for letter, kind in KINDS.items()}
 _LETTERS: Final = {name: letter for letter, name in _NAMES.items()}
@@ -32,6 +36,14 @@ class ObjectsReader(TableReader):
     """Rows of other programs have the kind that they are stored with."""
 
     _kinds: frozenset[str] = frozenset()
+
+    def __init__(self, origin: Origin, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(origin, options, schema)
+        if origin.store is None:
+            raise CannotRun(
+                "Table 'objects' shows what is stored, which a server does not tell; "
+                "name the store itself by 'store', like rocksdb:/data/catalog"
+            )
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
         for filter in filters:

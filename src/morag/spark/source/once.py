@@ -55,10 +55,12 @@ def commit_once(
     again, and finds the other's.
     """
     meta = meta if batch is None else batch.marked(meta)
+    searched: str | None = None
     for left in range(_TRIES, 0, -1):
         head = catalog.references.get(branch).hash
-        if batch is not None and is_committed(catalog, head, batch):
+        if batch is not None and is_committed(catalog, head, batch, searched):
             return None
+        searched = head
         try:
             identified = _with_ids(catalog, expected or head, operations)
             return catalog.commit(branch, identified, meta, expected=expected or head).hash
@@ -72,17 +74,32 @@ def commit_once(
     raise AssertionError("the last try returns or raises")
 
 
-def is_committed(catalog: Repository | Client, head: str, batch: Batch) -> bool:
-    """Whether the batch is among the commits since the one of its query before it."""
+def is_committed(
+    catalog: Repository | Client, head: str, batch: Batch, searched: str | None = None
+) -> bool:
+    """Whether the batch is among the commits since the one of its query before it.
+
+    A query's first batch is looked for in the whole log, since nothing tells when its query began;
+    but only once, if `searched` is a head that it was not found at.
+    """
     if head == NO_ANCESTOR:
         return False
-    for entry in catalog.history.log(f"@{head}"):
-        if entry.meta.properties.get(QUERY) != (batch.query,):
-            continue
-        (number,) = entry.meta.properties[BATCH]
-        if int(number) <= batch.number:
-            return int(number) == batch.number
+    for entry in catalog.history.log(f"@{head}", until=searched):
+        number = _number(entry.meta, batch.query)
+        if number is not None and number <= batch.number:
+            return number == batch.number
     return False
+
+
+def _number(meta: CommitMeta, query: str) -> int | None:
+    """Which batch of the query a commit is. Others may use our names for what they like."""
+    if meta.properties.get(QUERY) != (query,):
+        return None
+    match meta.properties.get(BATCH):
+        case (number,) if number.isdecimal():
+            return int(number)
+        case _:
+            return None
 
 
 def _with_ids(

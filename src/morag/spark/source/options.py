@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from morag.spark.errors import CannotRun
+from morag.spark.source.offered import OFFERED
 from morag.spark.source.schemas import TABLES
+from morag.spark.source.unknown import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ORIGIN: Final = frozenset({"uri", "store", "repository_id", "token", "ca_file", "timeout_seconds"})
-_ALL: Final = _ORIGIN | {"table", "partitions"}
-_OF_TABLES: Final[dict[str, frozenset[str]]] = {
-    "references": frozenset(),
-    "entries": frozenset({"ref"}),
-    "log": frozenset({"ref", "operations"}),
-    "diff": frozenset({"from", "to"}),
-    "reflog": frozenset(),
-    "objects": frozenset(),
-}
+_OF_ALL: Final = frozenset({"table", "partitions"})
 _PARTITIONS: Final = 8
 _MOST_PARTITIONS: Final = 100_000
 
@@ -39,19 +32,9 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         table = table_of(options)
-        known = _ALL | _OF_TABLES[table]
-        for name in options:
-            if name.lower() not in known:
-                raise CannotRun(
-                    f"Table '{table}' has no option '{name}'; it has: {', '.join(sorted(known))}"
-                )
+        refuse_unknown(f"Table '{table}'", options, _OF_ALL | OFFERED[table])
         if table == "diff" and "from" not in options:
             raise CannotRun("Table 'diff' needs the option 'from', a branch, tag or commit")
-        if table == "objects" and "store" not in options:
-            raise CannotRun(
-                "Table 'objects' shows what is stored, which a server does not tell; "
-                "name the store itself by 'store', like rocksdb:/data/catalog"
-            )
         return cls(
             table=table,
             partitions=_partitions(options.get("partitions")),
@@ -69,9 +52,9 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
 def table_of(options: Mapping[str, str]) -> str:
     table = options.get("table", "entries")
-    if table not in _OF_TABLES:
+    if table not in OFFERED:
         raise CannotRun(
-            f"There is no table '{table}'; option 'table' is one of {', '.join(_OF_TABLES)}"
+            f"There is no table '{table}'; option 'table' is one of {', '.join(OFFERED)}"
         )
     return table
 

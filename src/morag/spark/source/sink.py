@@ -8,6 +8,7 @@ import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 
+from morag.masking import masked
 from morag.model.meta import CommitMeta
 from morag.model.names import check_hash, check_reference_name
 from morag.spark.errors import CannotRun
@@ -52,6 +53,7 @@ class _Target:
                 "mode('append'), and outputMode('append') for streams"
             )
         refuse_unknown("A write", options, _OPTIONS)
+        _refuse_shown_password(options)
         check_columns(schema)
         self._origin = origin
         self._branch = options.get("ref")
@@ -111,6 +113,16 @@ class CommitWriter(_Target, DataSourceWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._commit(messages, self._batch, self._expected)
+
+
+def _refuse_shown_password(options: Mapping[str, str]) -> None:
+    """Options of a write are part of its plan. Spark hides a `token` there, but not a `store`."""
+    store = options.get("store", "")
+    if masked(store) != store:
+        raise CannotRun(
+            "Option 'store' holds a password, which Spark would show in plans and logs: write the "
+            "URL into a file that the driver can read, and name that by 'store_file'"
+        )
 
 
 def _batch(options: Mapping[str, str]) -> Batch | None:

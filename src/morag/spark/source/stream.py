@@ -66,7 +66,8 @@ class CommitStream(DataSourceStreamReader):
         self._most = _most(options.get("max_commits"))
         self._with_operations = shows_operations(options)
         self._position: str | None = None  # Up to where Spark has planned.
-        self._ahead: list[str] = []  # What follows, newest first, as far as we have looked.
+        self._ahead: list[str] = []  # What follows `_behind`, newest first, as far as we looked.
+        self._behind: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name.
         """The same at every call: when the first batch is repeated, Spark asks again.
@@ -130,12 +131,12 @@ class CommitStream(DataSourceStreamReader):
         found = commits_after(catalog, position, head)
         if found is None:
             return False
-        self._ahead = found
+        self._ahead, self._behind = found, position
         return True
 
     def _planned(self, after: str, last: str) -> list[str]:
         """The commits of a batch, newest first."""
-        if last in self._ahead:
+        if after == self._behind and last in self._ahead:
             hashes = self._ahead[self._ahead.index(last) :]
             self._forget_through(last)
             return hashes
@@ -152,6 +153,7 @@ class CommitStream(DataSourceStreamReader):
             del self._ahead[self._ahead.index(last) :]
         else:
             self._ahead.clear()
+        self._behind = last
 
 
 def _offset(after: str) -> Offset:

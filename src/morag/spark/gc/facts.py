@@ -1,0 +1,84 @@
+"""Small files beside the datasets of a run, through Spark's own file systems: wherever it can write
+Parquet."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+from morag.spark.errors import CannotRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def listed(spark: SparkSession, path: str) -> list[str]:
+    """The paths in a directory; none if there is no such directory."""
+    system, found = _file_system(spark, path)
+    if not system.exists(found):
+        return []
+    return [each.getPath().toString() for each in system.listStatus(found)]
+
+
+def read(spark: SparkSession, path: str) -> bytes | None:
+    system, found = _file_system(spark, path)
+    if not system.exists(found):
+        return None
+    stream = system.open(found)
+    try:
+        text: bytes = stream.readAllBytes()
+        return bytes(text)
+    finally:
+        stream.close()
+
+
+def write(spark: SparkSession, path: str, text: bytes) -> None:
+    """The whole file or none: a reader must not take a half for a fact."""
+    system, found = _file_system(spark, path)
+    _, half = _file_system(spark, f"{path}.half")
+    _fill(system.create(half, True), text)
+    system.delete(found, False)
+    if not system.rename(half, found):
+        raise CannotRun(f"'{path}' cannot be written")
+
+
+def create(spark: SparkSession, path: str, text: bytes) -> bool:
+    """Write a file unless there is one. Of several that try at once one succeeds, as far as the
+    file system has it so: HDFS and disks do, and of S3 those versions that know conditions."""
+    system, found = _file_system(spark, path)
+    if system.getScheme() == "file":
+        # Hadoop looks first and writes then, and the one that is second wins.
+        with suppress(FileExistsError), Path(system.pathToFile(found).getPath()).open("xb") as file:
+            file.write(text)
+            return True
+        return False
+    try:
+        stream = system.create(found, False)
+    except Py4JJavaError:
+        if system.exists(found):
+            return False
+        raise
+    _fill(stream, text)
+    return True
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """Remove the file, if there is one."""
+    system, found = _file_system(spark, path)
+    system.delete(found, False)
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    context: Any = spark.sparkContext
+    found = context._jvm.org.apache.hadoop.fs.Path(path)
+    return found.getFileSystem(context._jsc.hadoopConfiguration()), found
+
+
+def _fill(stream: Any, text: bytes) -> None:
+    try:
+        stream.write(bytearray(text))
+    finally:
+        stream.close()

@@ -1,0 +1,90 @@
+"""Moves on disk that meet with difficulties."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from morag.spark.files import Files
+from morag.spark.gc import quarantine
+from morag.spark.moving import move_on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LONG_AGO: Final = 1_000_000_000
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    made = tmp_path / "x.parquet"
+    made.write_bytes(b"abc" * 1000)
+    os.utime(made, (_LONG_AGO, _LONG_AGO))
+    return made
+
+
+@pytest.fixture
+def another_disk(tmp_path: Path) -> Iterator[Path]:
+    shared_memory = Path("/dev/shm")
+    if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second disk here")
+    with tempfile.TemporaryDirectory(dir=shared_memory) as made:
+        yield Path(made)
+
+
+def test_within_a_disk_the_file_itself_moves(source: Path, tmp_path: Path) -> None:
+    before, target = source.stat(), tmp_path / "deep" / "down" / "y.parquet"
+    move_on_disk(source, target)
+    assert target.stat().st_ino == before.st_ino
+    assert not source.exists()
+
+
+def test_to_another_disk_it_goes_with_its_age(source: Path, another_disk: Path) -> None:
+    target = another_disk / "q" / "x.parquet"
+    move_on_disk(source, target)
+    assert target.read_bytes() == b"abc" * 1000
+    assert target.stat().st_mtime == _LONG_AGO
+    assert not source.exists()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_copy_that_is_cut_short_never_has_the_name(source: Path, another_disk: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # As if the disk were full.
+    try:
+        with pytest.raises(OSError, match="too large"):
+            move_on_disk(source, another_disk / "x.parquet")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(another_disk.iterdir()) == []
+    assert source.stat().st_size == 3000
+
+
+def test_two_tasks_that_move_one_file_at_once_do_not_tear_it(
+    source: Path, another_disk: Path
+) -> None:
+    content = source.read_bytes()
+    waiting = another_disk / ".morag-quarantine" / "x.parquet"
+    row = {"path": str(source), "size_bytes": 3000, "quarantined": str(waiting)}
+    for _ in range(20):
+        both = Barrier(2)
+
+        def remove(both: Barrier = both) -> list[str]:
+            both.wait()
+            return [
+                each[2] for each in quarantine.remove(Files(), "quarantine", 2**62, iter([row]))
+            ]
+
+        with ThreadPoolExecutor(2) as pool:
+            tasks = [pool.submit(remove) for _ in range(2)]
+        assert [task.result() for task in tasks] == [["QUARANTINED"]] * 2
+        assert waiting.read_bytes() == content
+        assert [each[2] for each in quarantine.restore(Files(), iter([row]))] == ["RESTORED"]
+        assert source.read_bytes() == content

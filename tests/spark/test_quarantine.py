@@ -1,0 +1,160 @@
+"""Single files on their way into quarantine, back, and to their end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from morag.spark.files import Files
+from morag.spark.gc import quarantine
+from morag.spark.gc.plan import Plan
+from morag.spark.gc.policies import Policies
+from morag.spark.gc.quarantine import Behind
+from morag.spark.places import Place
+
+if TYPE_CHECKING:
+    from morag.spark.gc.quarantine import Action
+
+_NOW: Final = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "t" / "data" / "x.parquet"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(b"abc")
+    os.utime(made, (1, 1))
+    return made
+
+
+def test_a_file_waits_beside_where_it_was_and_leaves_no_trace(file: Path) -> None:
+    row = _row(file)
+    assert _removed(row) == "QUARANTINED"
+    [waiting] = file.parent.rglob("x.parquet")
+    assert waiting.parent == file.parent / ".morag-quarantine" / "a-run"
+    assert _restored(row) == "RESTORED"
+    assert file.read_bytes() == b"abc"
+    assert list(file.parent.iterdir()) == [file]
+    assert _removed(row) == "QUARANTINED"
+    assert _purged(row) == "PURGED"
+    assert list(file.parent.iterdir()) == []
+
+
+def test_a_file_may_be_asked_to_wait_elsewhere(file: Path, tmp_path: Path) -> None:
+    away = tmp_path.resolve() / "away"
+    plan = _plan(quarantine=away.as_uri())
+    row = _row(file, plan)
+    assert _removed(row) == "QUARANTINED"
+    assert [each for each in away.rglob("*") if each.is_file()] == [
+        away / ".morag-quarantine" / "a-run" / file.relative_to("/")
+    ]
+    assert _restored(row) == "RESTORED"
+    assert list(away.iterdir()) == []
+    bucket = plan.quarantined("s3://lake/t/x")
+    assert bucket == "s3://lake/.morag-quarantine/a-run/lake/t/x", "on S3 it stays there"
+
+
+def test_files_of_two_buckets_do_not_meet_in_one_quarantine() -> None:
+    plan = _plan(quarantine="s3://away")
+    places = {plan.quarantined(f"s3://{bucket}/t/x") for bucket in ("one", "two")}
+    assert len(places) == 2
+
+
+def test_whatever_was_done_before_a_crash_is_not_done_again(file: Path) -> None:
+    row = _row(file)
+    waiting = _path(row["quarantined"])
+    waiting.parent.mkdir(parents=True)
+    waiting.write_bytes(b"abc")  # Copied, and not deleted yet.
+    assert _removed(row) == "QUARANTINED"
+    assert not file.exists()
+    assert _removed(row) == "QUARANTINED"
+    file.write_bytes(b"abc")
+    assert _restored(row) == "RESTORED"
+    assert not waiting.exists()
+    assert _restored(row) == "IN PLACE"
+    assert _purged(row) == "GONE"
+
+
+def test_two_files_of_one_name_are_both_kept(file: Path) -> None:
+    row = _row(file)
+    waiting = _path(row["quarantined"])
+    waiting.parent.mkdir(parents=True)
+    waiting.write_bytes(b"abd")
+    [[_, _, outcome, detail]] = quarantine.restore(Files(), iter([row]))
+    assert outcome == "FAILED"
+    assert "x.parquet' is there" in detail
+    assert (file.read_bytes(), waiting.read_bytes()) == (b"abc", b"abd")
+
+
+def test_what_was_written_anew_stays(file: Path) -> None:
+    os.utime(file, (_NOW // 10**6, _NOW // 10**6))
+    assert _removed(_row(file)) == "CHANGED"
+    assert file.exists()
+
+
+def test_what_was_deleted_is_lost_unless_it_was_put_into_quarantine_before(file: Path) -> None:
+    row = _row(file)
+    assert _removed(row, "delete") == "DELETED"
+    assert _removed(row) == "GONE"
+    assert _restored(row) == "LOST"
+
+
+def test_what_is_in_quarantine_can_be_read_under_whatever_it_was_called(file: Path) -> None:
+    named = file.rename(file.with_name("x y.parquet"))
+    _removed(_row(named))
+    behind = Behind(plan=_plan())
+    assert behind.read(f"file:{file.parent}/x y.parquet") == b"abc"
+    assert behind.read(f"{file.parent}/x%20y.parquet") == b"abc"
+    with pytest.raises(FileNotFoundError):
+        behind.read(str(file))
+
+
+def test_what_waits_elsewhere_can_be_read_through_a_link(file: Path, tmp_path: Path) -> None:
+    plan = _plan(quarantine=(tmp_path.resolve() / "away").as_uri())
+    _removed(_row(file, plan))
+    (tmp_path / "link").symlink_to(file.parent)
+    assert Behind(plan=plan).read(f"{tmp_path}/link/x.parquet") == b"abc"
+
+
+def _plan(quarantine: str | None = None) -> Plan:
+    return Plan(
+        id="a-run",
+        origin="",
+        now_nanos=_NOW * 1000,
+        policies=Policies(),
+        grace_nanos=0,
+        snapshots="all",
+        dropped=True,
+        locations=(),
+        ignore_missing=False,
+        quarantine=quarantine,
+        records="",
+    )
+
+
+def _row(file: Path, plan: Plan | None = None) -> dict[str, Any]:
+    listed = {"path": file.resolve().as_uri().replace("%20", " "), "size_bytes": 3}
+    [row] = quarantine.doom(plan or _plan(), iter([listed | {"modified_micros": 1}]))
+    return dict(zip(("path", "size_bytes", "modified_micros", "quarantined"), row, strict=True))
+
+
+def _removed(row: dict[str, Any], action: Action = "quarantine") -> str:
+    [[_, _, outcome, _]] = quarantine.remove(Files(), action, _NOW, iter([row]))
+    return str(outcome)
+
+
+def _restored(row: dict[str, Any]) -> str:
+    [[_, _, outcome, _]] = quarantine.restore(Files(), iter([row]))
+    return str(outcome)
+
+
+def _purged(row: dict[str, Any]) -> str:
+    [[_, _, outcome, _]] = quarantine.purge(Files(), iter([row]))
+    return str(outcome)
+
+
+def _path(location: str) -> Path:
+    return Path(Place.of(location).path)
