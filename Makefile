@@ -24,14 +24,14 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev serve test test-long test-original test-clients test-spark check format bench bench-original bench-spark lock clean
+.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores check format bench bench-original bench-spark lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Build .venv from the lock and install morag in it, editable
 
-dev: $(DEV) $(INSTALLED) ## Add what Spark jobs, tests and checks need
+dev: $(DEV) $(INSTALLED) ## Add what Spark jobs, databases, tests and checks need
 
 serve: setup ## Serve a catalog on http://127.0.0.1:19120, in ./morag-data (ARGS="--store memory:")
 	$(BIN)/morag serve $(ARGS)
@@ -53,6 +53,9 @@ test-spark: dev $(SPARK35)/.locked ## Let Spark work on Iceberg tables, here and
 	@command -v mvn >/dev/null || { echo "test-spark needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m pytest -m spark --timeout=900 tests/clients tests/spark $(ARGS)
 	$(SPARK35)/bin/python -m pytest -m spark35 --timeout=900 tests/clients $(ARGS)
+
+test-stores: dev ## Let every database do its part that can be installed here (apt-get, mvn, go)
+	$(BIN)/python -m pytest -m stores --timeout=900 tests/stores tests/deploy $(ARGS)
 
 check: dev ## Lint, check the format, the types and the import contracts
 	$(BIN)/ruff check .
@@ -76,11 +79,13 @@ bench-spark: dev ## Measure what Spark jobs cost (ARGS=entries or gc for one of 
 
 lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) pyproject.toml --group build -o requirements/base.txt
-	$(COMPILE) pyproject.toml --extra spark --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra mongodb --extra dynamodb \
+		--extra cassandra --extra bigtable -c requirements/base.txt -o deploy/requirements.txt
 	$(COMPILE) --group pynessie -o requirements/pynessie.txt
 	$(COMPILE) --group spark35 -o requirements/spark35.txt
 	$(COMPILE) --group lock -o requirements/lock.txt
-	@! grep -nE 'https?:|://|file:|^-|(^| )/' requirements/*.txt \
+	@! grep -nE 'https?:|://|file:|^-|(^| )/' requirements/*.txt deploy/requirements.txt \
 		|| { echo "A lock names packages, versions and hashes only" >&2; exit 1; }
 
 clean: ## Remove the environments and everything that was generated

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace as replace
 
-from morag.backend.urls import open_backend
+from morag.backend.urls import StoreUrl, open_backend
 from morag.config import Settings
 from morag.errors import (
     BadRequest,
@@ -66,15 +66,17 @@ __all__ = [  # Not `open`, which a star import would put in place of Python's ow
 def open(url: str, settings: Settings | None = None, *, read_only: bool = False) -> Repository:
     """Open the repository in a store, making it one if it is empty.
 
-    The URL names the store: `memory:`, `rocksdb:PATH` or `sqlite:PATH`. Embedded stores sync
-    every commit to disk before it returns; `?sync=off` gives that up for speed.
+    The URL names the store, as `rocksdb:PATH` or `postgresql://HOST/DATABASE`; `?repository=` says
+    which repository in it. Embedded stores sync every commit to disk before it returns;
+    `?sync=off` gives that up for speed.
 
     With `read_only` nothing is made, mended or written. Others may have the store open, also a
     server whose RocksDB it is: that one is shown as it was when it was opened.
     """
+    settings = StoreUrl.parse(url).settings(settings or Settings())
     backend = open_backend(url, read_only=read_only)
     try:
-        return Repository(backend, settings or Settings(), World())
+        return Repository(backend, settings, World())
     except BaseException:
         backend.close()
         raise

@@ -134,6 +134,14 @@ class StoreBusy(ServiceUnavailable):
     """The database gave up on a write that may succeed when tried again; its outcome is unknown."""
 
 
+class StoreThrottled(StoreBusy, code="TOO_MANY_REQUESTS", status=429):
+    """The database takes fewer requests than it gets, and stayed so for as long as we tried."""
+
+
+class StoreUnreachable(StoreBusy):
+    """The database does not answer: it is down, or the way to it is cut."""
+
+
 class StoreCannotWrite(ServiceUnavailable):
     """The disk is full, failing or read-only: nothing was written, and reads still work."""
 

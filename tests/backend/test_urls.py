@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import morag
+from morag import Settings
 from morag.backend.memory import MemoryBackend, open_memory
 from morag.backend.rocksdb import RocksDBBackend, open_rocksdb
 from morag.backend.sqlite import SQLiteBackend, open_sqlite
@@ -139,3 +141,21 @@ def test_a_store_on_disk_needs_a_place() -> None:
         open_rocksdb(StoreUrl.parse("rocksdb:"))
     with pytest.raises(StoreUrlInvalid, match="names no path"):
         open_sqlite(StoreUrl.parse("sqlite:"))
+
+
+def test_a_url_names_the_repository(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'store.db'}"
+    with morag.open(f"{url}?repository=one&sync=off") as one:
+        one.references.create_branch("only-in-one", "main")
+        assert one.settings.repository_id == "one"
+    with morag.open(url, Settings(repository_id="one")) as same:
+        assert "only-in-one" in [ref.name for ref in same.references.list()]
+    with morag.open(url) as other:
+        assert [ref.name for ref in other.references.list()] == ["main"]
+
+
+def test_a_url_and_a_setting_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(StoreUrlInvalid, match="different repositories"):
+        morag.open("memory:?repository=one", Settings(repository_id="two"))
+    with morag.open("memory:?repository=one", Settings(repository_id="one")) as same:
+        assert same.settings.repository_id == "one"

@@ -85,6 +85,17 @@ class Slice(Struct, frozen=True):
 WHOLE: Final = Slice()
 
 
+class Limits(Struct, frozen=True):
+    """What an engine takes at the most: rows and bytes in one call, bytes in one row.
+
+    `bytes_at_once` counts data; an engine leaves room for what it puts around it.
+    """
+
+    rows_at_once: int
+    bytes_at_once: int
+    row_bytes: int
+
+
 class Backend(Protocol):
     """A durable place for refs and rows, shared by any number of threads.
 

@@ -30,33 +30,49 @@ Statement: TypeAlias = tuple[str, tuple[object, ...]]
 AT_ONCE: Final = 500
 """How many keys go into one statement: every engine takes so many parameters."""
 
+UNLESS_THERE: Final = " ON CONFLICT DO NOTHING"
+"""How an insertion ends that does nothing where there is something already."""
+
 _MOST: Final = 2**63 - 1
 _REF: Final = "ref_name, pointer, ext_info, prev_ptr, created_at, deleted"
 _ROW: Final = "obj_id, obj_type, obj_vers, obj_value, obj_ref"
 
-INSERT_REF: Final = (
-    f"INSERT INTO refs2 (repo, {_REF}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
-INSERT_ROW: Final = (
-    f"INSERT INTO objs2 (repo, {_ROW}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
+INSERT_REF: Final = f"INSERT INTO refs2 (repo, {_REF}) VALUES (?, ?, ?, ?, ?, ?, ?){UNLESS_THERE}"
+INSERT_ROW: Final = f"INSERT INTO objs2 (repo, {_ROW}) VALUES (?, ?, ?, ?, ?, ?){UNLESS_THERE}"
 REFRESH_ROW: Final = "UPDATE objs2 SET obj_ref = ? WHERE repo = ? AND obj_id = ?"
 DELETE_ROW: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ?"
 ROW_EXISTS: Final = "SELECT 1 FROM objs2 WHERE repo = ? AND obj_id = ?"
-APPEND_LOG: Final = (
-    "INSERT INTO ref_log (repo, log_key, log_value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-)
+APPEND_LOG: Final = f"INSERT INTO ref_log (repo, log_key, log_value) VALUES (?, ?, ?){UNLESS_THERE}"
 ERASE: Final = tuple(f"DELETE FROM {name} WHERE repo = ?" for name in ("refs2", "objs2", "ref_log"))
 
 
 def select_refs(repo: str, names: Sequence[str]) -> Iterator[Statement]:
     for some in _chunks(names):
-        yield f"SELECT {_REF} FROM refs2 WHERE repo = ? AND {_in('ref_name', some)}", (repo, *some)
+        yield (
+            f"SELECT {_REF} FROM refs2 WHERE repo = ? AND {one_of('ref_name', some)}",
+            (repo, *some),
+        )
 
 
 def select_rows(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
     for some in _chunks(ids):
-        yield f"SELECT {_ROW} FROM objs2 WHERE repo = ? AND {_in('obj_id', some)}", (repo, *some)
+        yield f"SELECT {_ROW} FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
+
+
+def select_ids(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
+    for some in _chunks(ids):
+        yield f"SELECT obj_id FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
+
+
+def refresh_rows(repo: str, ids: Sequence[ObjId], micros: int) -> Iterator[Statement]:
+    for some in _chunks(ids):
+        where = f"repo = ? AND {one_of('obj_id', some)}"
+        yield f"UPDATE objs2 SET obj_ref = ? WHERE {where}", (micros, repo, *some)
+
+
+def delete_rows(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
+    for some in _chunks(ids):
+        yield f"DELETE FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
 
 
 def change_ref(repo: str, swap: RefSwap) -> Statement:
@@ -73,11 +89,20 @@ def change_ref(repo: str, swap: RefSwap) -> Statement:
     return f"UPDATE refs2 SET {columns} WHERE {same}", (*values, *same_args)
 
 
-def delete_row_if(repo: str, expected: Row) -> Statement:
-    same, args = "repo = ? AND obj_id = ? AND obj_type = ?", (repo, expected.id, expected.kind)
+def change_row(repo: str, expected: Row, new: Row | None) -> Statement:
+    """One statement that swaps; it changes one record if the expectation holds, otherwise none."""
+    same = "repo = ? AND obj_id = ? AND obj_type = ?"
+    args: tuple[object, ...] = (repo, expected.id, expected.kind)
     if expected.version is None:
-        return f"DELETE FROM objs2 WHERE {same} AND obj_vers IS NULL", args
-    return f"DELETE FROM objs2 WHERE {same} AND obj_vers = ?", (*args, expected.version)
+        same += " AND obj_vers IS NULL"
+    else:
+        same += " AND obj_vers = ?"
+        args = (*args, expected.version)
+    if new is None:
+        return f"DELETE FROM objs2 WHERE {same}", args
+    _, _, *values = row_record(repo, new)
+    columns = "obj_type = ?, obj_vers = ?, obj_value = ?, obj_ref = ?"
+    return f"UPDATE objs2 SET {columns} WHERE {same}", (*values, *args)
 
 
 def scan_rows(
@@ -91,7 +116,7 @@ def scan_rows(
         where.append("obj_id < ?")
         args.append(high)
     if kinds:
-        where.append(_in("obj_type", sorted(kinds)))
+        where.append(one_of("obj_type", sorted(kinds)))
         args += sorted(kinds)
     return (
         f"SELECT {_ROW} FROM objs2 WHERE {' AND '.join(where)} ORDER BY obj_id LIMIT ?",
@@ -105,6 +130,10 @@ def select_log(repo: str, before: bytes | None, limit: int) -> Statement:
     if before is None:
         return f"{columns} WHERE repo = ? {order}", (repo, limit)
     return f"{columns} WHERE repo = ? AND log_key < ? {order}", (repo, before, limit)
+
+
+def one_of(column: str, values: Sequence[object]) -> str:
+    return f"{column} IN ({', '.join('?' * len(values))})"
 
 
 def ref_record(repo: str, ref: Ref) -> tuple[object, ...]:
@@ -157,10 +186,6 @@ def _same_ref(repo: str, ref: Ref) -> Statement:
     if ref.extended_info is None:
         return f"{same} AND ext_info IS NULL", args
     return f"{same} AND ext_info = ?", (*args, ref.extended_info)
-
-
-def _in(column: str, values: Sequence[object]) -> str:
-    return f"{column} IN ({', '.join('?' * len(values))})"
 
 
 def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:

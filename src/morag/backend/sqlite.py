@@ -11,7 +11,8 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
-from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
+from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.sql_backend import SqlBackend
 from morag.errors import (
     MoragError,
     RepositoryCorrupt,
@@ -23,7 +24,9 @@ from morag.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row, Slice
+    from morag.backend.base import LogRow, ObjId, RefSwap, Row
+    from morag.backend.sql import Statement
+    from morag.backend.sql_backend import Records
     from morag.backend.urls import StoreUrl
 
 SCHEMA: Final = (
@@ -43,7 +46,6 @@ SCHEMA: Final = (
 )
 _ROW_COLUMNS: Final = {"repo", "obj_id", "obj_type", "obj_vers", "obj_value", "obj_ref"}
 BUSY_SECONDS: Final = 2.5  # Then it is tried again, as long as a commit may take.
-SCAN_AT_ONCE: Final = 500
 _RETRY_SECONDS: Final = 0.01
 _ROOM_BYTES: Final = 1 << 20
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -61,7 +63,7 @@ def open_sqlite(url: StoreUrl) -> SQLiteBackend:
     return SQLiteBackend(file, sync=url.flag("sync", default=True), read_only=url.read_only)
 
 
-class SQLiteBackend:
+class SQLiteBackend(SqlBackend):
     """Writers of this process queue for one connection; each reader has a connection to itself.
 
     In WAL mode a reader sees the last commit and waits for nobody, also not for a writer's sync.
@@ -94,51 +96,13 @@ class SQLiteBackend:
             self._writer.close()
             raise
 
-    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
-        with self._read() as db:
-            found = [
-                r for statement in sql.select_refs(repo, names) for r in db.execute(*statement)
-            ]
-        return {ref.name: ref for ref in map(sql.to_ref, found)}
-
-    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
-        with self._write() as db:
-            return _swap(db, repo, swap)
-
-    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
-        with self._read() as db:
-            found = [r for statement in sql.select_rows(repo, ids) for r in db.execute(*statement)]
-        return {row.id: row for row in map(sql.to_row, found)}
-
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
         with self._write() as db:
             return _insert(db, repo, rows)
 
-    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
-        with self._write() as db:
-            if not db.execute(*sql.delete_row_if(repo, expected)).rowcount:
-                return False
-            if new is not None:
-                db.execute(sql.INSERT_ROW, sql.row_record(repo, new))
-            return True
-
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         with self._write() as db:
             db.executemany(sql.DELETE_ROW, [(repo, id) for id in ids])
-
-    def scan_rows(
-        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
-    ) -> Iterator[Row]:
-        # In short reads: a long one would keep the log from being folded into the database.
-        after: ObjId | None = None
-        while True:
-            with self._read() as db:
-                statement = sql.scan_rows(repo, kinds, part, after, SCAN_AT_ONCE)
-                rows = [sql.to_row(record) for record in db.execute(*statement)]
-            yield from rows
-            if len(rows) < SCAN_AT_ONCE:
-                return
-            after = rows[-1].id
 
     def erase(self, repo: str) -> None:
         with self._write() as db:
@@ -167,10 +131,6 @@ class SQLiteBackend:
         with self._write() as db:
             _append(db, repo, rows)
 
-    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
-        with self._read() as db:
-            return [sql.to_log_row(r) for r in db.execute(*sql.select_log(repo, before, limit))]
-
     def check_writable(self) -> None:
         """Once refused, try a write that changes nothing, but wait for nobody.
 
@@ -192,6 +152,14 @@ class SQLiteBackend:
         finally:
             self._wait_if_busy()
             self._lock.release()
+
+    def _select(self, statement: Statement) -> Records:
+        with self._read() as db:
+            return db.execute(*statement).fetchall()
+
+    def _change(self, statement: Statement) -> int:
+        with self._write() as db:
+            return db.execute(*statement).rowcount
 
     def _prepare(self, sync: bool) -> None:
         if self._read_only:

@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from morag.backend.read_only import ReadOnlyBackend
+from morag.backend.splitting import LimitedBackend, SplittingBackend
 from morag.errors import StoreUrlInvalid
 from morag.masking import masked
 
 if TYPE_CHECKING:
     from morag.backend.base import Backend
+    from morag.config import Settings
 
 GROUP = "morag.backends"
 _SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
+_EXTRAS = {
+    "postgresql": "postgres",
+    "cockroachdb": "postgres",
+    "mariadb": "mysql",
+    "scylla": "cassandra",
+}
+"""What to install for a scheme, where that has another name."""
 
 
 class StoreUrl(Struct, frozen=True):
@@ -33,6 +43,8 @@ class StoreUrl(Struct, frozen=True):
     scheme: str
     rest: str
     options: dict[str, str]
+    repository: str = ""
+    """Which of the repositories in the store: an option that all engines share."""
     read_only: bool = False
 
     @classmethod
@@ -44,7 +56,9 @@ class StoreUrl(Struct, frozen=True):
             )
         scheme, rest = match.groups()
         rest, _, query = rest.partition("?")
-        return cls(text, scheme, rest, dict(parse_qsl(query, keep_blank_values=True)), read_only)
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        repository = options.pop("repository", "")
+        return cls(text, scheme, rest, options, repository, read_only)
 
     def path(self, example: str) -> Path:
         """The rest as a path on this machine, for stores that have no other place."""
@@ -68,6 +82,17 @@ class StoreUrl(Struct, frozen=True):
                 f"Unknown option '{unknown[0]}' in '{self}'; {self.scheme} knows: {allowed}"
             )
 
+    def settings(self, wishes: Settings) -> Settings:
+        """The settings for the repository that the URL names, if it names one."""
+        if self.repository in ("", wishes.repository_id):
+            return wishes
+        if wishes.repository_id:
+            raise StoreUrlInvalid(
+                f"'{self}' and the setting repository_id ('{wishes.repository_id}') name different "
+                "repositories; leave out one of them"
+            )
+        return replace(wishes, repository_id=self.repository)
+
     def __str__(self) -> str:
         return masked(self.text)
 
@@ -80,5 +105,14 @@ def open_backend(url: str, *, read_only: bool = False) -> Backend:
         raise StoreUrlInvalid(
             f"No backend is installed for '{parsed.scheme}:'; installed: {', '.join(sorted(known))}"
         )
-    opened: Backend = known[parsed.scheme].load()(parsed)
+    try:
+        open_engine = known[parsed.scheme].load()
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(parsed.scheme, parsed.scheme)
+        raise StoreUrlInvalid(
+            f"'{parsed.scheme}:' needs the package '{error.name}'; pip install 'morag[{extra}]'"
+        ) from error
+    opened: Backend = open_engine(parsed)
+    if isinstance(opened, LimitedBackend):
+        opened = SplittingBackend(opened)
     return ReadOnlyBackend(opened) if read_only else opened

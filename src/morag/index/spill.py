@@ -203,13 +203,17 @@ def _size_bytes(segment: Segment) -> int:
 
 def _limit_bytes(settings: Settings, directory: Directory) -> int:
     """How large an incremental index may grow: the more stripes, the dearer is a spill."""
-    return max(settings.max_incremental_index_bytes, min(2 * len(directory), _LARGEST_LIMIT_BYTES))
+    most = min(_LARGEST_LIMIT_BYTES, settings.max_object_bytes // 2)
+    return max(settings.max_incremental_index_bytes, min(2 * len(directory), most))
 
 
 def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
     best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
     best //= isqrt(max(settings.max_incremental_index_bytes, len(directory))) or 1
-    return max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
+    best = max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
+    # Their list is an object too. It takes a quarter of what the store allows, as a stripe may do.
+    quarter = settings.max_object_bytes // 4 or 1
+    return max(best, min(_STRIPE_ENTRY_BYTES * total // quarter, quarter))
 
 
 def _stripes(segment: Segment, target: int) -> list[tuple[Stripe, Index | None]]:

@@ -22,6 +22,7 @@ from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.persist import Persist
+from morag.persist.sizes import fitted
 from morag.versions.batches import BatchWriter
 from morag.versions.bringing import MergeWish
 from morag.versions.catalog import Catalog
@@ -61,7 +62,7 @@ class Repository:
     def __init__(self, backend: Backend, settings: Settings, world: World) -> None:
         self._backend = backend
         self._world = world
-        self.settings = settings
+        self.settings = settings = fitted(settings, backend)
         self._persist = Persist(
             backend, ObjectCache(settings.cache_bytes), settings, world.clock_nanos
         )

@@ -1,0 +1,173 @@
+"""Google's Bigtable: one row of it is one ref or one row of ours."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from morag.backend import bigtable_cells as cells
+from morag.backend.base import WHOLE, Limits, ObjId
+from morag.backend.bigtable_cells import HAS_REF, HAS_ROW, LOG, NOTHING, REFS, ROWS
+from morag.backend.bigtable_opening import open_calls
+from morag.backend.slices import id_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.backend.base import LogRow, Ref, RefSwap, Row, Slice
+    from morag.backend.bigtable_calls import BigtableCalls
+    from morag.backend.bigtable_cells import Cells
+    from morag.backend.urls import StoreUrl
+
+_MIB: Final = 1 << 20
+_AT_ONCE: Final = 100
+_THREADS: Final = 16
+_NO_LIMIT: Final = 1 << 40
+
+
+def open_bigtable(url: StoreUrl) -> BigtableBackend:
+    calls, has_log = open_calls(url)
+    return BigtableBackend(calls, has_log=has_log)
+
+
+class BigtableBackend:
+    """Every write is one conditional mutation of one row, which Bigtable does atomically.
+
+    Bigtable allows these only if all requests go to one cluster, and there a read sees whatever
+    was acknowledged before. So an application profile with single-cluster routing is needed, and
+    with it nothing weaker can be configured by mistake.
+    """
+
+    limits = Limits(rows_at_once=_AT_ONCE, bytes_at_once=20 * _MIB, row_bytes=10_000_000)
+    """Ten megabytes is what Bigtable recommends for a cell; it takes ten times that."""
+
+    def __init__(self, calls: BigtableCalls, *, has_log: bool = True) -> None:
+        self._calls = calls
+        self._has_log = has_log
+        # Conditional mutations go one by one; so that one call does not wait for each in turn.
+        self._threads = ThreadPoolExecutor(_THREADS, "morag-bigtable")
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        if not names:
+            return {}
+        prefix = cells.prefix(repo)
+        found = self._calls.read(REFS, (prefix + name.encode() for name in names))
+        refs = (cells.to_ref(prefix, key, content) for key, content in found.items())
+        return {ref.name: ref for ref in refs if ref is not None}
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        """The condition compares what is stored byte for byte, and so also the previous pointers.
+
+        Mostly `expected` was read with them and one call is enough. Otherwise it is compared here,
+        and the condition is that nothing has changed since.
+        """
+        key, stored = cells.prefix(repo) + swap.name.encode(), swap.expected
+        change = [NOTHING] if swap.new is None else cells.ref_cells(swap.new)
+        if swap.expected is None:
+            if swap.new is None:
+                return not self.read_refs(repo, [swap.name])
+            return not self._calls.change_if(REFS, key, HAS_REF, otherwise=change)
+        while stored is not None and stored.identity == swap.expected.identity:
+            if self._calls.change_if(REFS, key, cells.same_ref(stored), then=change):
+                return True
+            stored = self.read_refs(repo, [swap.name]).get(swap.name)
+        return False
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        prefix = cells.prefix(repo)
+        found = self._calls.read(ROWS, (prefix + id for id in ids)) if ids else {}
+        return {row.id: row for row in _rows(prefix, found)}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        prefix = cells.prefix(repo)
+
+        def insert(row: Row) -> bool:
+            return not self._calls.change_if(
+                ROWS,
+                prefix + row.id,
+                HAS_ROW,
+                then=[cells.refreshed(row.referenced_micros)],
+                otherwise=cells.row_cells(row),
+            )
+
+        if len(rows) == 1:
+            return frozenset({rows[0].id} if insert(rows[0]) else ())
+        # All of them end before a failure is told: nothing is left under way.
+        sent = [self._threads.submit(insert, row) for row in rows]
+        failures = [each.exception() for each in sent]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return frozenset(row.id for row, new in zip(rows, sent, strict=True) if new.result())
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        # Emptied first: the version that it had may be one that the new one has not.
+        change = [NOTHING] if new is None else [NOTHING, *cells.row_cells(new)]
+        key = cells.prefix(repo) + expected.id
+        return self._calls.change_if(ROWS, key, cells.same_row(expected), then=change)
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        prefix = cells.prefix(repo)
+        self._calls.change(ROWS, {prefix + id: [NOTHING] for id in ids})
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        prefix, (low, high) = cells.prefix(repo), id_range(part)
+        end = cells.after(prefix) if high is None else prefix + high
+        for page in self._pages(ROWS, prefix + low, end):
+            for row in _rows(prefix, page):
+                if not kinds or row.kind in kinds:
+                    yield row
+
+    def erase(self, repo: str) -> None:
+        """Key by key: a range would take along the repositories whose prefix starts with this."""
+        prefix, log = cells.prefix(repo), cells.log_prefix(repo)
+        for page in self._pages(REFS, prefix, cells.after(prefix)):
+            ours = [key for key, content in page.items() if cells.to_ref(prefix, key, content)]
+            self._calls.change(REFS, {key: [NOTHING] for key in ours})
+        for page in self._pages(ROWS, prefix, cells.after(prefix)):
+            ours = [key for key in page if cells.is_row_id(key[len(prefix) :])]
+            self._calls.change(ROWS, {key: [NOTHING] for key in ours})
+        for page in self._pages(LOG, log, cells.after(log)):
+            self._calls.change(LOG, {key: [NOTHING] for key in page})
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._calls.close()
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        """Not conditional: a line never changes, so writing it again changes nothing."""
+        prefix = cells.log_prefix(repo)
+        lines = {prefix + cells.log_key(row.key): cells.log_cells(row) for row in rows}
+        self._calls.change(LOG, lines)
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        if not self._has_log or not limit:
+            return []
+        prefix = cells.log_prefix(repo)
+        low = prefix if before is None else prefix + cells.log_key(before) + b"\0"
+        pages = self._pages(LOG, low, cells.after(prefix), min(limit, _AT_ONCE))
+        lines = (
+            cells.log_row(key[len(prefix) :], line) for page in pages for key, line in page.items()
+        )
+        return list(islice(lines, min(limit, _NO_LIMIT)))
+
+    def _pages(
+        self, table: str, low: bytes, end: bytes, size: int = _AT_ONCE
+    ) -> Iterator[dict[bytes, Cells]]:
+        """Everything from `low` up to `end`, in calls that are over before the next one."""
+        while page := self._calls.read_range(table, low, end, size):
+            yield page
+            if len(page) < size:
+                return
+            low = next(reversed(page)) + b"\0"
+
+
+def _rows(prefix: bytes, found: dict[bytes, Cells]) -> Iterator[Row]:
+    for key, content in found.items():
+        id = ObjId(key[len(prefix) :])
+        row = cells.to_row(id, content) if cells.is_row_id(id) else None
+        if row is not None:
+            yield row

@@ -1,0 +1,181 @@
+"""A MongoDB database, in the collections and documents of the original."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from bson import MaxKey, MinKey
+from pymongo import DESCENDING
+from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
+
+from morag.backend import mongodb_documents as documents
+from morag.backend.base import WHOLE, Limits, LogRow
+from morag.backend.mongodb_opening import DUPLICATE, LOG, REFS, ROWS, open_database, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pymongo.collection import Collection
+    from pymongo.database import Database
+
+    from morag.backend.base import ObjId, Ref, RefSwap, Row, Slice
+    from morag.backend.mongodb_opening import Document
+    from morag.backend.urls import StoreUrl
+
+_MIB: Final = 1 << 20
+LIMITS: Final = Limits(
+    rows_at_once=1000,
+    bytes_at_once=16 * _MIB,
+    row_bytes=16 * _MIB - (64 << 10),  # A document holds 16 MiB, with its id and all.
+)
+SCAN_AT_ONCE: Final = 250
+_MOST: Final = 2**31 - 1
+
+
+def open_mongodb(url: StoreUrl) -> MongoDBBackend:
+    return MongoDBBackend(open_database(url), str(url))
+
+
+class MongoDBBackend:
+    """Each call is one request, or two where rows are there already.
+
+    A write returns when the journals of most members of the replica set have it, so that no
+    election undoes it. Reads go to the primary and see only what no election undoes. The driver
+    tries a read again when a connection breaks; a write too, but only in a replica set, which
+    numbers writes and so applies each once.
+    """
+
+    limits = LIMITS
+
+    def __init__(self, database: Database[Document], place: str) -> None:
+        self._client = database.client
+        self._refs: Collection[Document] = database[REFS]
+        self._rows: Collection[Document] = database[ROWS]
+        self._log: Collection[Document] = database[LOG]
+        self._place = f"'{place}'"
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        ids = [documents.ref_id(repo, name) for name in names]
+        return {ref.name: ref for ref in map(documents.to_ref, self._find(self._refs, ids))}
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        expected, new = swap.expected, swap.new
+        with self._asking():
+            if expected is None:
+                if new is None:
+                    return self._refs.find_one({"_id": documents.ref_id(repo, swap.name)}) is None
+                try:
+                    self._refs.insert_one(documents.ref_document(repo, new))
+                except DuplicateKeyError:
+                    return False
+                return True
+            same = documents.same_ref(repo, expected)
+            if new is None:
+                return self._refs.delete_one(same).deleted_count == 1
+            return (
+                self._refs.replace_one(same, documents.ref_document(repo, new)).matched_count == 1
+            )
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        found = self._find(self._rows, [documents.row_id(repo, id) for id in ids])
+        return {row.id: row for row in map(documents.to_row, found)}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        there = self._insert(self._rows, [documents.row_document(repo, row) for row in rows])
+        if there:
+            with self._asking():
+                self._rows.bulk_write(
+                    [documents.refresh(repo, rows[at]) for at in there], ordered=False
+                )
+        return frozenset(row.id for at, row in enumerate(rows) if at not in there)
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        version = {"$exists": False} if expected.version is None else expected.version
+        same = {"_id": documents.row_id(repo, expected.id), "y": expected.kind, "V": version}
+        with self._asking():
+            if new is None:
+                return self._rows.delete_one(same).deleted_count == 1
+            return (
+                self._rows.replace_one(same, documents.row_document(repo, new)).matched_count == 1
+            )
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        with self._asking():
+            self._rows.delete_many({"_id": {"$in": [documents.row_id(repo, id) for id in ids]}})
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        # In pages: a cursor would not outlive an election, nor a reader who takes his time.
+        low, high = documents.bounds(part)
+        within: Document = {"$gte": {"r": repo, "i": low}, "$lt": {"r": repo, "i": high}}
+        some: Document = {"y": {"$in": sorted(kinds)}} if kinds else {}
+        while True:
+            with self._asking():
+                page = list(
+                    self._rows.find({"_id": within, **some})
+                    .sort("_id")
+                    .limit(SCAN_AT_ONCE)
+                    .batch_size(SCAN_AT_ONCE + 1)
+                )
+            yield from map(documents.to_row, page)
+            if len(page) < SCAN_AT_ONCE:
+                return
+            within = {"$gt": page[-1]["_id"], "$lt": within["$lt"]}
+
+    def erase(self, repo: str) -> None:
+        with self._asking():
+            for collection, name in ((self._refs, "n"), (self._rows, "i"), (self._log, "k")):
+                first, last = {"r": repo, name: MinKey()}, {"r": repo, name: MaxKey()}
+                collection.delete_many({"_id": {"$gte": first, "$lt": last}})
+
+    def close(self) -> None:
+        self._client.close()
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        self._insert(
+            self._log, [{"_id": documents.log_id(repo, row.key), "v": row.data} for row in rows]
+        )
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        if not limit:  # To MongoDB this means all.
+            return []
+        last: Document = (
+            {"r": repo, "k": MaxKey()} if before is None else documents.log_id(repo, before)
+        )
+        within = {"$gte": {"r": repo, "k": MinKey()}, "$lt": last}
+        with self._asking():
+            found = self._log.find({"_id": within}).sort("_id", DESCENDING).limit(min(limit, _MOST))
+            return [LogRow(bytes.fromhex(each["_id"]["k"]), each["v"]) for each in found]
+
+    def _find(self, collection: Collection[Document], ids: Sequence[Document]) -> list[Document]:
+        if not ids:
+            return []
+        with self._asking():
+            # A batch larger than the limit, so that the first answer is also the last.
+            found = collection.find({"_id": {"$in": ids}}).limit(len(ids))
+            return list(found.batch_size(len(ids) + 1))
+
+    def _insert(self, collection: Collection[Document], rows: list[Document]) -> set[int]:
+        """Insert what is not there yet; return the numbers of those that are."""
+        if not rows:
+            return set()
+        with self._asking():
+            try:
+                collection.insert_many(rows, ordered=False)
+            except BulkWriteError as error:
+                failed = error.details["writeErrors"]
+                if any(each["code"] != DUPLICATE for each in failed):
+                    raise
+                if error.details.get("writeConcernErrors"):  # It may yet be undone.
+                    raise
+                return {each["index"] for each in failed}
+        return set()
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except PyMongoError as error:
+            raise told(error, self._place) from error

@@ -1,0 +1,176 @@
+"""PostgreSQL, and CockroachDB, which speaks its language: shared by any number of servers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from morag.backend import sql
+from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.postgres_errors import Taken, told
+from morag.backend.postgres_opening import COCKROACH, POSTGRES, SCAN_FACTOR, PostgresConnector
+from morag.backend.sql_pool import POOL_SIZE, Pool, positive_option
+from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from morag.backend.base import LogRow, ObjId, RefSwap, Row
+    from morag.backend.postgres_opening import Dialect, TimedConnection
+    from morag.backend.sql import Statement
+    from morag.backend.sql_backend import Records
+    from morag.backend.urls import StoreUrl
+
+_AT_ONCE: Final = 2000
+
+# All rows are one parameter per column, so that the text is the same for any number of them.
+_ROWS: Final = "unnest(?::bytea[], ?::text[], ?::text[], ?::bytea[], ?::int8[])"
+_INSERT: Final = (
+    "INSERT INTO objs2 (repo, obj_id, obj_type, obj_vers, obj_value, obj_ref)"
+    f" SELECT ?::text, r.* FROM {_ROWS} AS r(id, kind, version, value, micros)"
+)
+_INSERT_NEW: Final = f"{_INSERT} ON CONFLICT DO NOTHING RETURNING obj_id"
+_REFRESH: Final = (
+    "UPDATE objs2 SET obj_ref = r.micros FROM unnest(?::bytea[], ?::int8[]) AS r(id, micros)"
+    " WHERE repo = ? AND obj_id = r.id"
+)
+_LOG: Final = (
+    "INSERT INTO ref_log (repo, log_key, log_value)"
+    " SELECT ?::text, r.* FROM unnest(?::bytea[], ?::bytea[]) AS r(key, value)"
+)
+_ABSENT: Final = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM refs2 WHERE repo = ? AND ref_name = ?)"
+# The swap comes first, and everything else asks for it. A unique row that is there already spoils
+# the number, and with it the statement: a condition could not see what others are about to insert.
+_APPLY: Final = f"""WITH swapped AS ({{swap}}),
+inserted AS ({_INSERT} WHERE EXISTS (SELECT 1 FROM swapped)
+    ON CONFLICT (repo, obj_id) DO UPDATE SET obj_ref = CASE
+        WHEN excluded.obj_type = '{UNIQUE_KIND}'
+        THEN ('unique but taken: ' || encode(excluded.obj_id, 'hex'))::int8
+        ELSE excluded.obj_ref END),
+logged AS ({_LOG} WHERE EXISTS (SELECT 1 FROM swapped) ON CONFLICT DO NOTHING)
+SELECT (SELECT count(*) FROM swapped),
+    ARRAY(SELECT obj_id FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[]))"""
+_DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
+_ERASE: Final = tuple(
+    f"DELETE FROM {table} WHERE repo = ? AND {key} IN"
+    f" (SELECT {key} FROM {table} WHERE repo = ? LIMIT {_AT_ONCE})"
+    for table, key in (("refs2", "ref_name"), ("objs2", "obj_id"), ("ref_log", "log_key"))
+)
+
+
+def open_postgres(url: StoreUrl) -> PostgresBackend:
+    return _opened(url, POSTGRES)
+
+
+def open_cockroach(url: StoreUrl) -> PostgresBackend:
+    return _opened(url, COCKROACH)
+
+
+def _opened(url: StoreUrl, dialect: Dialect) -> PostgresBackend:
+    connector = PostgresConnector(url, dialect)
+    size = int(positive_option(url, "pool_size", POOL_SIZE)) or 1
+    pool = Pool(connector, size, connector.answer_seconds)
+    db = connector.connect_first()
+    try:
+        keeps_log = restarting(lambda: connector.prepare(db))
+    finally:
+        connector.close(db)
+    return PostgresBackend(pool, connector.answer_seconds, keeps_log)
+
+
+class PostgresBackend(RemoteSqlBackend):
+    """Every write is one statement, which the database does as a whole or not at all.
+
+    Read committed is enough for that: an update that had to wait looks at its condition again, and
+    of two that insert one id the second waits for the first. CockroachDB runs it serializable, as
+    it does by default. Nothing is read from replicas. What returned is as durable as the server's
+    `synchronous_commit` makes it; by default it is on disk.
+    """
+
+    def __init__(
+        self, pool: Pool[TimedConnection], answer_seconds: float, keeps_log: bool = True
+    ) -> None:
+        super().__init__(pool, keeps_log)
+        self._answer_seconds = answer_seconds
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        if not rows:
+            return frozenset()
+        rows = in_order(rows)
+        found = self._write(lambda: self._run((_INSERT_NEW, _columns(repo, rows)))[0])
+        new = frozenset(id for (id,) in found)
+        old = [row for row in rows if row.id not in new]
+        if old:
+            times = [row.referenced_micros for row in old]
+            self._change((_REFRESH, ([row.id for row in old], times, repo)))
+        return new
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        ids = iter(ids)
+        while some := list(islice(ids, _AT_ONCE)):
+            self._change((_DELETE, (repo, some)))
+
+    def erase(self, repo: str) -> None:
+        for statement in _ERASE:
+            while self._change((statement, (repo, repo))):
+                pass
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        """One statement, and so one round trip, however many rows there are.
+
+        Of rows that two store at the same moment, both may say that they were new; not of unique
+        ones, which only one of them gets to store.
+        """
+        rows = in_order(rows)
+        ids = [row.id for row in rows]
+        change, args = _change_told(repo, swap)
+        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), repo, ids)
+        try:
+            ((swapped, stored),) = self._write(
+                lambda: self._run((_APPLY.format(swap=change), args))[0]
+            )
+        except Taken:
+            swapped, stored = 0, ()
+        if not swapped:
+            unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
+            return Applied(False, self._not_stored(repo, unique))
+        return Applied(True, frozenset(ids).difference(stored))
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        if rows:
+            self._change((f"{_LOG} ON CONFLICT DO NOTHING", _log_columns(repo, rows)))
+
+    def _select_page(self, statement: Statement) -> Records:
+        return self._read(lambda: self._run(statement, SCAN_FACTOR)[0])
+
+    def _run(self, statement: Statement, patience: int = 1) -> tuple[Records, int]:
+        text, args = statement
+        with told(), self._pool.use() as db:
+            db.answer_seconds = self._answer_seconds * patience
+            cursor = db.execute(_spelt(text), args, binary=True)
+            return cursor.fetchall() if cursor.description else (), cursor.rowcount
+
+
+def _change_told(repo: str, swap: RefSwap) -> Statement:
+    """The swap as a statement that returns a record if it did something."""
+    if swap.expected is None and swap.new is None:
+        return _ABSENT, (repo, swap.name)
+    change, args = sql.change_ref(repo, swap)
+    return f"{change} RETURNING 1", args
+
+
+@lru_cache(maxsize=256)
+def _spelt(text: str) -> bytes:
+    return text.replace("?", "%b").encode()
+
+
+def _columns(repo: str, rows: Sequence[Row]) -> tuple[Any, ...]:
+    records = [sql.row_record(repo, row) for row in rows]
+    return repo, *([record[at] for record in records] for at in range(1, 6))
+
+
+def _log_columns(repo: str, log: Sequence[LogRow]) -> tuple[Any, ...]:
+    return repo, [line.key for line in log], [line.data for line in log]

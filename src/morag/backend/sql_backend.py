@@ -1,0 +1,70 @@
+"""What the SQL engines do alike: the methods that are one statement each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from morag.backend import sql
+from morag.backend.base import WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row, Slice
+    from morag.backend.sql import Statement
+
+Records: TypeAlias = "Sequence[Sequence[Any]]"
+
+SCAN_AT_ONCE: Final = 500
+
+
+class SqlBackend(ABC):
+    """Engines say how a statement is run; what is more than a statement is theirs, too."""
+
+    @abstractmethod
+    def _select(self, statement: Statement) -> Records: ...
+
+    @abstractmethod
+    def _change(self, statement: Statement) -> int:
+        """How many records fit the statement's condition, also those that stay what they were."""
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        found = [r for statement in sql.select_refs(repo, names) for r in self._select(statement)]
+        return {ref.name: ref for ref in map(sql.to_ref, found)}
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        if swap.expected is None and swap.new is None:
+            return not self.read_refs(repo, [swap.name])
+        return self._change(sql.change_ref(repo, swap)) == 1
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        found = [r for statement in sql.select_rows(repo, ids) for r in self._select(statement)]
+        return {row.id: row for row in map(sql.to_row, found)}
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        return self._change(sql.change_row(repo, expected, new)) == 1
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        # In short reads: a long one would keep old versions of everything alive.
+        after: ObjId | None = None
+        while True:
+            statement = sql.scan_rows(repo, kinds, part, after, SCAN_AT_ONCE)
+            rows = [sql.to_row(record) for record in self._select_page(statement)]
+            yield from rows
+            if len(rows) < SCAN_AT_ONCE:
+                return
+            after = rows[-1].id
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        return [sql.to_log_row(r) for r in self._select(sql.select_log(repo, before, limit))]
+
+    def _select_page(self, statement: Statement) -> Records:
+        """As `_select`, but a page may look at many more records than it finds."""
+        return self._select(statement)
+
+    def _not_stored(self, repo: str, ids: Sequence[ObjId]) -> frozenset[ObjId]:
+        found = [r for statement in sql.select_ids(repo, ids) for r in self._select(statement)]
+        return frozenset(ids).difference(id for (id,) in found)

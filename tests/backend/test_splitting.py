@@ -1,0 +1,110 @@
+"""Calls and objects that fit an engine which takes only so much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from morag import BadRequest, ContentKey, IcebergTable, Put, Settings
+from morag.backend.base import Limits
+from morag.backend.memory import MemoryBackend
+from morag.backend.splitting import SplittingBackend
+from morag.testing.backend_contract import BackendContract, RefLogContract, a_row
+from morag.versions.repository import Repository
+from morag.versions.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from morag.backend.base import LogRow, ObjId, Ref, Row
+
+ROW_BYTES: Final = 20_000
+TABLES: Final = 8_000
+
+
+class Narrow(MemoryBackend):
+    """Refuses what is too large, as engines do, and has no way to apply a commit at once."""
+
+    apply: None = None  # type: ignore[assignment]
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.limits = limits
+        self.calls = 0
+        self.largest = 0
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        self._check(names)
+        return super().read_refs(repo, names)
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        self._check(ids)
+        return super().read_rows(repo, ids)
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        self._check(rows)
+        sizes = [len(row.data) for row in rows]
+        assert max(sizes) <= self.limits.row_bytes
+        assert sum(sizes) <= self.limits.bytes_at_once or len(rows) == 1
+        self.largest = max(self.largest, *sizes)
+        return super().insert_rows(repo, rows)
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        ids = list(ids)
+        self._check(ids)
+        super().delete_rows(repo, ids)
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        self._check(rows)
+        super().append_log(repo, rows)
+
+    def _check(self, items: Sequence[object]) -> None:
+        self.calls += 1
+        assert 0 < len(items) <= self.limits.rows_at_once
+
+
+class TestSplit(BackendContract, RefLogContract):
+    @pytest.fixture
+    def backend(self) -> SplittingBackend:
+        narrow = Narrow(Limits(rows_at_once=3, bytes_at_once=5_000_000, row_bytes=1 << 30))
+        return SplittingBackend(narrow)
+
+
+def test_rows_go_together_as_far_as_they_fit() -> None:
+    narrow = Narrow(Limits(rows_at_once=10, bytes_at_once=1_000, row_bytes=5_000))
+    rows = [a_row(n, size_bytes=250) for n in range(9)] + [a_row("large", size_bytes=4_000)]
+    assert SplittingBackend(narrow).insert_rows("r", rows) == {row.id for row in rows}
+    assert narrow.calls == 4  # Three times three, and the large one alone.
+
+
+LARGE: Final = Settings(max_incremental_index_bytes=1 << 20, max_index_segment_bytes=1 << 22)
+SMALL: Final = Settings(min_index_segment_bytes=200, max_index_segment_bytes=2_000)
+
+
+@pytest.mark.parametrize("wishes", [LARGE, SMALL], ids=["large", "small"])
+def test_no_object_outgrows_what_the_engine_takes(wishes: Settings) -> None:
+    """Neither commits, nor stripes of the index, nor the list of many small stripes."""
+    narrow = Narrow(Limits(rows_at_once=100, bytes_at_once=1 << 20, row_bytes=ROW_BYTES))
+    with Repository(SplittingBackend(narrow), wishes, World()) as repository:
+        for first in range(0, TABLES, 100):
+            repository.commit("main", [_put(n) for n in range(first, first + 100)], "some")
+        repository.commit("main", [_put(TABLES)], "one more, to spill the last ones")
+        assert len(list(repository.contents.entries("main"))) == TABLES + 1
+        assert ROW_BYTES // 4 < narrow.largest <= ROW_BYTES
+
+
+def test_a_commit_that_would_outgrow_it_is_refused() -> None:
+    narrow = Narrow(Limits(rows_at_once=100, bytes_at_once=1 << 20, row_bytes=ROW_BYTES))
+    with Repository(SplittingBackend(narrow), Settings(), World()) as repository:
+        before = repository.resolve("main").hash
+        with pytest.raises(BadRequest, match="larger than the store allows"):
+            repository.commit("main", [_put(n) for n in range(1_000)], "too many at once")
+        assert repository.resolve("main").hash == before
+
+
+def _put(number: int) -> Put:
+    table = IcebergTable(
+        metadata_location=f"s3://{number}", snapshot_id=1, schema_id=0, spec_id=0, sort_order_id=0
+    )
+    return Put(ContentKey.of(f"table-{number:06}"), table)

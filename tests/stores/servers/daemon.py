@@ -1,0 +1,98 @@
+"""A database server from a Debian package as a process of ours, in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from signal import Signals
+
+_START_SECONDS: Final = 60
+_STOP_SECONDS: Final = 60
+_SHOWN_LINES: Final = 30
+
+
+class Daemon:
+    """Can be stopped and started again, on the same port with the same data.
+
+    Databases refuse to run as root. Where we are root, they run as `nobody`.
+    """
+
+    def __init__(self, command: Callable[[Daemon], Sequence[str]]) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="morag-store-"))
+        self._user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.directory, nobody.pw_uid, nobody.pw_gid)
+            self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: Sequence[str]) -> None:
+        """Do something as the server's user, and wait for it."""
+        done = subprocess.run(
+            command, cwd=self.directory, capture_output=True, text=True, check=False, **self._user
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stdout}{done.stderr}")
+
+    def start(self, is_ready: Callable[[], bool]) -> None:
+        with (self.directory / "output").open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command(self),
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                **self._user,
+            )
+        end = time.monotonic() + _START_SECONDS
+        while not is_ready():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the server did not start; it said:\n{self._end_of_output()}")
+            time.sleep(0.05)
+
+    def stop(self, how: Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(_STOP_SECONDS)
+            finally:
+                process.kill()
+                process.wait()
+
+    def forget(self) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_of_output(self) -> str:
+        lines = (self.directory / "output").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-_SHOWN_LINES:])
+
+
+def installed(program: str, package: str, places: Callable[[], Sequence[Path]] = tuple) -> Path:
+    """Where a program of a Debian package is. The package is installed if it is not there yet."""
+    found = _found(program, places)
+    if found is None:
+        install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+        found = _found(program, places)
+    if found is None:
+        raise RuntimeError(f"the package {package} did not bring {program}")
+    return Path(found)
+
+
+def _found(program: str, places: Callable[[], Sequence[Path]]) -> str | None:
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, places())])
+    return shutil.which(program, path=path)

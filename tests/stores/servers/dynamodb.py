@@ -1,0 +1,150 @@
+"""DynamoDB Local, and a door before it that answers in its place when told to."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.stores.servers.jvm import jars, machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.stores.servers.jvm import Machine
+
+ARTIFACT: Final = "software.amazon.dynamodb:DynamoDBLocal:3.1.0"
+CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
+"""To be put into the environment. It takes any; without `-sharedDb` each would see its own."""
+
+_REMEMBERS_NOTHING: Final = "-inMemory"
+
+
+class DynamoDBLocal:
+    """Amazon's own, on loopback, while by itself it listens on all addresses."""
+
+    def __init__(self, java: Machine, directory: Path | None, port: int) -> None:
+        kept = [_REMEMBERS_NOTHING] if directory is None else ["-dbPath", str(directory)]
+        arguments = ["-sharedDb", "-disableTelemetry", *kept]
+        runner = java.jvm.software.amazon.dynamodb.services.local.main.ServerRunner
+        self._server = runner.createServerFromCommandLineArgs(java.strings(arguments))
+        inside = self._server.getClass().getDeclaredField("server")
+        inside.setAccessible(True)
+        self._connector = inside.get(self._server).getConnectors()[0]
+        self._connector.setHost("127.0.0.1")
+        self._connector.setPort(port)
+        self._server.start()
+        self.port: int = self._connector.getLocalPort()
+        self._connector.setPort(self.port)
+        self.pid = java.pid
+
+    def stop(self) -> None:
+        """Be out of reach, and forget nothing."""
+        self._connector.stop()
+
+    def start(self) -> None:
+        self._connector.start()
+
+
+@contextmanager
+def dynamodb_local(directory: Path | None = None, port: int = 0) -> Iterator[DynamoDBLocal]:
+    """With a directory, what it holds outlives it."""
+    with machine(jars(ARTIFACT)) as java:
+        yield DynamoDBLocal(java, directory, port)
+
+
+class Door:
+    """Passes requests on to a server; those that are told of in `next_time` get another answer.
+
+    `CUT_BEFORE` and `CUT_AFTER` cut the connection before or after the server has done its work;
+    `LATE` cuts it when `wake` is called.
+    """
+
+    CUT_BEFORE: Final = "cut before"
+    CUT_AFTER: Final = "cut after"
+    LATE: Final = "late"
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._lock, self._awake = Lock(), Event()
+        self._instead: dict[str, list[tuple[int, Mapping[str, Any]] | str]] = {}
+        self.seen: list[tuple[str, Mapping[str, Any]]] = []
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = False
+        self.port: int = self._http.server_address[1]
+        self._thread = Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def next_time(self, operation: str, *answers: tuple[int, Mapping[str, Any]] | str) -> None:
+        """Give these answers, of a status and a body, to the next requests of the operation."""
+        with self._lock:
+            self._instead[operation] = list(answers)
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def count(self, operation: str) -> int:
+        return sum(1 for name, _ in self.seen if name == operation)
+
+    def close(self) -> None:
+        self.wake()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        door = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                door.serve(self)
+
+            def log_message(self, *_: object) -> None:
+                """It has nothing to tell."""
+
+        return Handler
+
+    def serve(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers["Content-Length"]))
+        operation = request.headers["X-Amz-Target"].partition(".")[2]
+        with self._lock:
+            self.seen.append((operation, json.loads(body)))
+            instead = self._instead.get(operation, [])
+            said = instead.pop(0) if instead else None
+        if said == self.CUT_BEFORE:
+            return
+        if said == self.LATE:
+            self._awake.wait()
+            return
+        if isinstance(said, tuple):
+            status, answer = said[0], json.dumps(said[1]).encode()
+        else:
+            status, answer = self._pass_on(request, body)
+        if said == self.CUT_AFTER:
+            return
+        request.send_response(status)
+        request.send_header("Content-Type", "application/x-amz-json-1.0")
+        request.send_header("Content-Length", str(len(answer)))
+        request.end_headers()
+        request.wfile.write(answer)
+
+    def _pass_on(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self._server)) as server:
+            server.request("POST", "/", body, dict(request.headers))
+            answer = server.getresponse()
+            return answer.status, answer.read()
+
+
+@contextmanager
+def door(server: DynamoDBLocal) -> Iterator[Door]:
+    with closing(Door(server.port)) as opened:
+        yield opened
+
+
+def refusal(kind: str, status: int = 400) -> tuple[int, Mapping[str, Any]]:
+    """An error as DynamoDB words it."""
+    return status, {"__type": f"com.amazonaws.dynamodb.v20120810#{kind}", "message": "injected"}

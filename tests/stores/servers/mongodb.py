@@ -1,0 +1,163 @@
+"""What imitates MongoDB, and a door before it that answers in its place when told to."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import closing, contextmanager
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+import bson
+
+from tests.stores.servers.jvm import jars, machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.stores.servers.jvm import Machine
+
+ARTIFACT: Final = "de.bwaldvogel:mongo-java-server-memory-backend:1.47.0"
+_HEADER: Final = struct.Struct("<iiii")
+_OP_MSG: Final = 2013
+_HEARTBEATS: Final = ("hello", "ismaster")
+
+
+class MongoImitation:
+    """Keeps everything in memory, also while it is stopped."""
+
+    def __init__(self, java: Machine) -> None:
+        self._java = java
+        self._kept = java.jvm.de.bwaldvogel.mongo.backend.memory.MemoryBackend()
+        self._server: Any = None
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        self._server = self._java.jvm.de.bwaldvogel.mongo.MongoServer(self._kept)
+        self._server.bind("127.0.0.1", self.port)
+        self.port = self._server.getLocalAddress().getPort()
+
+    def stop(self) -> None:
+        self._server.stopListening()
+        cut = self._server.getClass().getDeclaredMethod("closeClients", None)
+        cut.setAccessible(True)
+        cut.invoke(self._server, None)
+
+
+@contextmanager
+def mongo_imitation() -> Iterator[MongoImitation]:
+    with machine(jars(ARTIFACT)) as java:
+        yield MongoImitation(java)
+
+
+class Door:
+    """Passes messages on to a server; `answer` may say otherwise, by the command's name.
+
+    A document is answered instead of the server's. `CUT_BEFORE` and `CUT_AFTER` cut the connection
+    before or after the server has done the command.
+    """
+
+    CUT_BEFORE: Final = "cut before"
+    CUT_AFTER: Final = "cut after"
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.answer: Callable[[str, Mapping[str, Any]], Mapping[str, Any] | str | None] = _as_it_is
+        self.seen: list[tuple[str, Mapping[str, Any]]] = []
+        self._open: set[socket.socket] = set()
+        self._lock = Lock()
+        self._threads = [Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def next_time(self, command: str, *answers: Mapping[str, Any] | str) -> None:
+        """Give these answers to the next commands of the name, one to each."""
+        left = list(answers)
+
+        def answer(name: str, _: Mapping[str, Any]) -> Mapping[str, Any] | str | None:
+            with self._lock:
+                return left.pop(0) if name == command and left else None
+
+        self.answer = answer
+
+    def count(self, command: str) -> int:
+        return sum(1 for name, _ in self.seen if name == command)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        with self._lock:
+            for each in self._open:
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            thread = Thread(target=self._serve, args=(client,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with closing(client), socket.create_connection(("127.0.0.1", self._server)) as server:
+            with self._lock:
+                self._open.add(client)
+            try:
+                while (message := _message(client)) and self._pass_on(message, client, server):
+                    pass
+            except OSError:
+                pass
+            finally:
+                with self._lock:
+                    self._open.discard(client)
+
+    def _pass_on(self, message: bytes, client: socket.socket, server: socket.socket) -> bool:
+        _, number, _, kind = _HEADER.unpack_from(message)
+        said: Mapping[str, Any] | str | None = None
+        if kind == _OP_MSG:
+            command = bson.decode(message[21 : 21 + int.from_bytes(message[21:25], "little")])
+            name = next(iter(command))
+            if name.lower() not in _HEARTBEATS:
+                self.seen.append((name, command))
+            said = self.answer(name, command)
+        if said == self.CUT_BEFORE:
+            return False
+        if said is None or isinstance(said, str):
+            server.sendall(message)
+            answer = _message(server)
+            if said == self.CUT_AFTER:
+                return False
+            client.sendall(answer)
+        else:
+            body = b"\0\0\0\0\0" + bson.encode(said)
+            client.sendall(_HEADER.pack(16 + len(body), 0, number, _OP_MSG) + body)
+        return True
+
+
+@contextmanager
+def door(server: MongoImitation) -> Iterator[Door]:
+    with closing(Door(server.port)) as opened:
+        yield opened
+
+
+def _message(peer: socket.socket) -> bytes:
+    """The next whole message; nothing if the peer is gone."""
+    message = b""
+    missing = 4
+    while missing:
+        some = peer.recv(missing)
+        if not some:
+            return b""
+        message += some
+        missing = (int.from_bytes(message[:4], "little") if len(message) > 3 else 4) - len(message)
+    return message
+
+
+def _as_it_is(_: str, __: Mapping[str, Any]) -> None:
+    return None

@@ -1,0 +1,434 @@
+"""Bigtable, on Google's emulator: it proves our requests, not how Bigtable itself behaves."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from typing import TYPE_CHECKING, cast
+
+import grpc
+import pytest
+from google.cloud.bigtable_admin_v2 import BigtableTableAdminClient
+from google.cloud.bigtable_admin_v2.services.bigtable_table_admin.transports import (
+    BigtableTableAdminGrpcTransport,
+)
+from google.cloud.bigtable_admin_v2.types import ColumnFamily, Table
+from google.cloud.bigtable_v2 import BigtableClient
+from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
+from google.cloud.bigtable_v2.types import Mutation, ReadRowsResponse
+from msgspec.structs import replace
+
+from morag.backend.base import UNIQUE_KIND, LogRow
+from morag.backend.bigtable import BigtableBackend
+from morag.backend.bigtable_calls import merged
+from morag.backend.protos import NEVER_REFERENCED, encode_ref
+from morag.backend.urls import open_backend
+from morag.errors import (
+    MoragError,
+    RepositoryCorrupt,
+    StoreBusy,
+    StoreCannotWrite,
+    StoreThrottled,
+    StoreUnreachable,
+    StoreUrlInvalid,
+)
+from morag.testing.backend_contract import (
+    MAIN,
+    MOVED,
+    PREVIOUS,
+    DurableBackendContract,
+    RefLogContract,
+    a_custom_row,
+    a_row,
+    at_once,
+    create,
+    move,
+    read,
+)
+from tests.stores.conftest import Reopening
+from tests.stores.servers.bigtable import Bigtable
+from tests.stores.servers.bigtable_door import Door, Failure, door
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from morag.testing.backend_contract import FullBackend
+
+pytestmark = pytest.mark.stores
+
+TIME_MICROS = 1_586_232_861_000
+SWAP = "CheckAndMutateRow"
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def bigtable() -> Iterator[Bigtable]:
+    with Bigtable() as server:
+        yield server
+
+
+@pytest.fixture
+def project() -> str:
+    """The test's own, so that it finds nothing there."""
+    return f"project-{next(_numbers)}"
+
+
+@pytest.fixture
+def url(bigtable: Bigtable, project: str) -> str:
+    return bigtable.url(project)
+
+
+@pytest.fixture
+def reopen(url: str) -> Iterator[Reopening]:
+    reopening = Reopening(url)
+    yield reopening
+    reopening.backend.close()
+
+
+@pytest.fixture
+def backend(reopen: Reopening) -> FullBackend:
+    return reopen.backend
+
+
+class TestBigtable(DurableBackendContract, RefLogContract): ...
+
+
+# What lies in its tables
+
+
+class Beneath:
+    """The tables of a project, past the backend."""
+
+    def __init__(self, bigtable: Bigtable, project: str) -> None:
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{bigtable.port}")
+        self._instance = f"projects/{project}/instances/tests"
+        self._data = BigtableClient(transport=BigtableGrpcTransport(channel=self._channel))
+        admin = BigtableTableAdminGrpcTransport(channel=self._channel)
+        self._admin = BigtableTableAdminClient(transport=admin)
+
+    def cells(self, table: str) -> dict[tuple[bytes, str, bytes, int], bytes]:
+        """By key, family, column and time."""
+        found, key, family, column = {}, b"", "", b""
+        for answer in self._data.read_rows(table_name=f"{self._instance}/tables/{table}"):
+            for chunk in answer.chunks:
+                key = chunk.row_key or key
+                family = family if chunk.family_name is None else chunk.family_name
+                column = column if chunk.qualifier is None else chunk.qualifier
+                found[key, family, column, chunk.timestamp_micros] = chunk.value
+        return found
+
+    def delete(self, table: str, key: bytes, *columns: bytes) -> None:
+        mutations = [
+            Mutation(
+                delete_from_column=Mutation.DeleteFromColumn(
+                    family_name="o", column_qualifier=column
+                )
+            )
+            for column in columns
+        ]
+        path = f"{self._instance}/tables/{table}"
+        self._data.mutate_row(table_name=path, row_key=key, mutations=mutations)
+
+    def make(self, table: str, family: str) -> None:
+        wanted = Table(column_families={family: ColumnFamily()})
+        self._admin.create_table(parent=self._instance, table_id=table, table=wanted)
+
+    def drop(self, table: str) -> None:
+        self._admin.delete_table(name=f"{self._instance}/tables/{table}")
+
+    def tables(self) -> list[str]:
+        found = self._admin.list_tables(parent=self._instance)
+        return sorted(table.name.rpartition("/")[2] for table in found)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+@pytest.fixture
+def beneath(bigtable: Bigtable, project: str) -> Iterator[Beneath]:
+    beneath = Beneath(bigtable, project)
+    yield beneath
+    beneath.close()
+
+
+def test_refs_and_rows_are_stored_as_the_original_stores_them(
+    beneath: Beneath, backend: FullBackend
+) -> None:
+    main = replace(MAIN, previous=PREVIOUS)
+    create(backend, main)
+    key = b"r:" + MAIN.name.encode()
+    assert beneath.cells("refs") == {(key, "r", b"r", TIME_MICROS): encode_ref(main)}
+    unique, custom = a_row(1, UNIQUE_KIND, micros=5), a_custom_row(b"custom", "v1", micros=6)
+    backend.insert_rows("r", [unique, custom])
+    assert beneath.cells("objs") == {
+        (b"r:" + id, "o", column, TIME_MICROS): value
+        for id, column, value in (
+            (unique.id, b"o", unique.data + NEVER_REFERENCED),
+            (unique.id, b"t", b"UNIQUE"),
+            (unique.id, b"z", b"5"),
+            (custom.id, b"o", custom.data + NEVER_REFERENCED),
+            (custom.id, b"t", b"catalog-snapshot"),
+            (custom.id, b"z", b"6"),
+            (custom.id, b"V", b"v1"),
+        )
+    }
+
+
+def test_nothing_is_left_of_what_is_gone(beneath: Beneath, backend: FullBackend) -> None:
+    create(backend, MAIN)
+    move(backend, MAIN, None)
+    custom = a_custom_row(b"custom", "1")
+    backend.insert_rows("r", [a_row(1), custom])
+    assert backend.swap_row("r", custom, a_custom_row(b"custom", None))
+    assert not any(column == b"V" for _, _, column, _ in beneath.cells("objs"))
+    backend.delete_rows("r", [a_row(1).id, custom.id])
+    backend.append_log("r", [LogRow(b"1", b"line")])
+    backend.erase("r")
+    assert [beneath.cells(table) for table in ("refs", "objs", "ref_log")] == [{}, {}, {}]
+
+
+def test_a_row_of_which_only_a_time_is_left_is_none(beneath: Beneath, backend: FullBackend) -> None:
+    """The original leaves that behind when it refreshes a row that was deleted."""
+    row = a_row(1)
+    backend.insert_rows("r", [row])
+    beneath.delete("objs", b"r:" + row.id, b"o", b"t")
+    assert backend.read_rows("r", [row.id]) == {}
+    assert list(backend.scan_rows("r")) == []
+    assert backend.insert_rows("r", [row]) == {row.id}
+    assert backend.read_rows("r", [row.id]) == {row.id: row}
+
+
+def test_the_largest_row_comes_back(backend: FullBackend) -> None:
+    most = BigtableBackend.limits.row_bytes
+    largest = a_row("largest", "s", size_bytes=most - 100)
+    assert most - 100 < len(largest.data) <= most
+    assert backend.insert_rows("r", [largest]) == {largest.id}
+    assert backend.read_rows("r", [largest.id]) == {largest.id: largest}
+
+
+def test_an_answer_may_come_in_pieces() -> None:
+    """The emulator sends none: Bigtable cuts a large cell, and takes back what it has begun."""
+    first = {"row_key": b"a", "family_name": "o", "qualifier": b"o"}
+    second = {"row_key": b"b", "family_name": "o", "qualifier": b"o"}
+    answers = [
+        ReadRowsResponse(
+            chunks=[
+                {**first, "value": b"12", "value_size": 5},
+                {"value": b"345"},
+                {"qualifier": b"z", "value": b"7"},
+            ]
+        ),
+        ReadRowsResponse(chunks=[{"reset_row": True}]),
+        ReadRowsResponse(
+            chunks=[
+                {**first, "value": b"1", "value_size": 3},
+                {"value": b"23"},
+                {"value": b"older"},
+                {"qualifier": b"z", "value": b"", "commit_row": True},
+                {**second, "value": b"4", "commit_row": True},
+            ]
+        ),
+    ]
+    assert list(merged(answers)) == [(b"a", {b"o": b"123", b"z": b""}), (b"b", {b"o": b"4"})]
+
+
+# Answers that are none, and answers that get lost
+
+
+@pytest.fixture
+def before(bigtable: Bigtable) -> Iterator[Door]:
+    with door(bigtable.port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def through(project: str, before: Door) -> Iterator[FullBackend]:
+    """A backend that goes through the door."""
+    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}"
+    opened = cast("FullBackend", open_backend(address))
+    create(opened, replace(MAIN, previous=PREVIOUS))
+    before.seen.clear()
+    yield opened
+    opened.close()
+
+
+FAILURES = {
+    grpc.StatusCode.UNAVAILABLE: StoreUnreachable,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: StoreThrottled,
+    grpc.StatusCode.DEADLINE_EXCEEDED: StoreBusy,
+    grpc.StatusCode.ABORTED: StoreBusy,
+    grpc.StatusCode.INTERNAL: StoreBusy,
+    grpc.StatusCode.PERMISSION_DENIED: StoreCannotWrite,
+    grpc.StatusCode.FAILED_PRECONDITION: StoreCannotWrite,
+    grpc.StatusCode.NOT_FOUND: RepositoryCorrupt,
+}
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(("code", "error"), FAILURES.items())
+def test_what_is_conditional_is_sent_once(
+    before: Door, through: FullBackend, code: grpc.StatusCode, error: type[MoragError], done: bool
+) -> None:
+    main = read(through, MAIN.name)
+    before.next_time(SWAP, Failure(code, done))
+    with pytest.raises(error) as raised:
+        move(through, main, MOVED)
+    assert type(raised.value) is error
+    assert before.seen.count(SWAP) == 1
+    assert read(through, MAIN.name) == (MOVED if done else main)
+
+
+def test_a_swap_takes_one_call_if_it_expects_what_was_read(
+    before: Door, through: FullBackend
+) -> None:
+    assert move(through, replace(MAIN, previous=PREVIOUS), MOVED)
+    assert before.seen == [SWAP]
+    before.seen.clear()
+    assert move(through, replace(MOVED, previous=PREVIOUS), MAIN)
+    assert before.seen == [SWAP, "ReadRows", SWAP], "previous pointers are not compared"
+
+
+@pytest.mark.parametrize("call", ["ReadRows", "MutateRows"])
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED], ids=str
+)
+def test_what_does_no_harm_is_tried_again_but_not_for_ever(
+    before: Door, through: FullBackend, call: str, code: grpc.StatusCode
+) -> None:
+    def work() -> None:
+        assert read(through, MAIN.name).pointer == MAIN.pointer
+        through.append_log("r", [LogRow(b"1", b"line")])
+
+    before.next_time(call, Failure(code), Failure(code, done=True))
+    work()
+    assert before.seen.count(call) == 3
+    before.next_time(call, *([Failure(code)] * 9))
+    with pytest.raises(FAILURES[code]):
+        work()
+    assert before.seen.count(call) == 6
+
+
+def test_the_others_end_before_a_failure_is_told(before: Door, through: FullBackend) -> None:
+    rows = [a_row(n, UNIQUE_KIND) for n in range(20)]
+    before.next_time(SWAP, Failure(grpc.StatusCode.UNAVAILABLE, done=True))
+    with pytest.raises(StoreUnreachable):
+        through.insert_rows("r", rows)
+    assert before.seen.count(SWAP) == 20
+    assert through.insert_rows("r", rows) == frozenset()
+
+
+def test_no_answer_in_time_is_told(project: str, before: Door) -> None:
+    address = (
+        f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}&timeout_seconds=0.000001"
+    )
+    with pytest.raises(StoreBusy, match="in time"):
+        open_backend(address)
+
+
+def test_a_bigtable_that_is_down_is_told_and_found_again(project: str) -> None:
+    with Bigtable() as bigtable:
+        backend = open_backend(bigtable.url(project))
+        try:
+            create(backend, MAIN)
+            bigtable.kill()
+            with pytest.raises(StoreUnreachable):
+                read(backend, MAIN.name)
+            with pytest.raises(StoreUnreachable):
+                move(backend, MAIN, MOVED)
+            with pytest.raises(StoreUnreachable):
+                open_backend(f"{bigtable.url(project)}&connect_timeout_seconds=1")
+            bigtable.start()
+            open_backend(bigtable.url(project)).close()  # It has lost its tables.
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    assert create(backend, MAIN)
+                    break
+                except StoreUnreachable:
+                    assert time.monotonic() < end, "it should find the database by itself"
+            assert read(backend, MAIN.name) == MAIN
+        finally:
+            backend.close()
+
+
+# Opening
+
+
+def test_tables_may_have_a_prefix(beneath: Beneath, url: str) -> None:
+    open_backend(f"{url}&table_prefix=lake").close()
+    assert beneath.tables() == ["lake_objs", "lake_ref_log", "lake_refs"]
+
+
+def test_a_table_of_another_shape_is_refused_and_left_alone(beneath: Beneath, url: str) -> None:
+    beneath.make("objs", "other")
+    with pytest.raises(StoreUrlInvalid, match=r"table objs .* family 'o'"):
+        open_backend(url)
+    assert beneath.tables() == ["objs"]
+
+
+def test_who_only_reads_makes_no_tables(beneath: Beneath, url: str) -> None:
+    with pytest.raises(StoreUrlInvalid, match="no table refs"):
+        open_backend(url, read_only=True)
+    assert beneath.tables() == []
+
+
+def test_who_only_reads_needs_no_log(beneath: Beneath, url: str) -> None:
+    open_backend(url).close()
+    beneath.drop("ref_log")  # The original makes none.
+    reading = cast("FullBackend", open_backend(url, read_only=True))
+    try:
+        assert reading.read_log("r", None, 9) == []
+    finally:
+        reading.close()
+
+
+def test_who_may_not_look_at_tables_may_use_them(project: str, before: Door, url: str) -> None:
+    denied = Failure(grpc.StatusCode.PERMISSION_DENIED)
+    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}"
+    before.next_time("GetTable", denied)
+    before.next_time("CreateTable", denied)
+    with pytest.raises(StoreUrlInvalid, match="no table refs"):
+        open_backend(address)
+    open_backend(url).close()
+    before.next_time("GetTable", denied, denied, denied)
+    open_backend(address).close()
+    before.next_time("GetTable", denied)
+    before.next_time("ReadRows", denied)
+    with pytest.raises(StoreUrlInvalid, match="grant"):
+        open_backend(address)
+
+
+def test_an_instance_must_be_there(project: str, before: Door) -> None:
+    before.next_time("CreateTable", Failure(grpc.StatusCode.NOT_FOUND))
+    with pytest.raises(StoreUrlInvalid, match="instance"):
+        open_backend(f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}")
+
+
+def test_several_servers_may_be_the_first(url: str) -> None:
+    opened = at_once(open_backend, [url] * 4)
+    for backend, ref in zip(opened, (MAIN, MOVED, MOVED, MOVED), strict=True):
+        assert create(backend, ref) == (ref is MAIN)
+        backend.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("bigtable://", "names no project"),
+        ("bigtable://project", "no instance"),
+        ("bigtable://project/instance/table", "no instance"),
+        ("bigtable://p/i?tables=x", "Unknown option 'tables'"),
+        ("bigtable://p/i?emulator=127.0.0.1:1&timeout_seconds=soon", "number"),
+    ],
+)
+def test_a_url_that_cannot_be_right_is_refused(address: str, problem: str) -> None:
+    with pytest.raises(StoreUrlInvalid, match=problem):
+        open_backend(address)
+
+
+def test_an_account_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(StoreUrlInvalid, match="GOOGLE_APPLICATION_CREDENTIALS"):
+        open_backend("bigtable://project/instance")

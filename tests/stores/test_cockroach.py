@@ -1,0 +1,115 @@
+"""CockroachDB's way, on PostgreSQL: the same protocol, and the answers that only it gives.
+
+No CockroachDB runs here. PostgreSQL at the isolation of CockroachDB asks for restarts by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from morag.backend.base import Ref, RefSwap
+from morag.backend.urls import open_backend
+from morag.errors import StoreBusy
+from morag.testing.backend_contract import MAIN, MOVED, a_row, an_id, at_once, create, line, read
+from tests.stores.remote_sql import OnSqlServer, opened
+
+if TYPE_CHECKING:
+    from tests.stores.servers.postgres import PostgresServer
+
+pytestmark = pytest.mark.stores
+
+RESTART = (
+    "restart transaction: TransactionRetryWithProtoRefreshError: TransactionRetryError:"
+    " retry txn (RETRY_SERIALIZABLE)"
+)
+AMBIGUOUS = "result is ambiguous: error=rpc error [propagate]"
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer) -> PostgresServer:
+    return postgres_server
+
+
+@pytest.fixture
+def database(postgres_database: str) -> str:
+    return postgres_database
+
+
+@pytest.fixture
+def url(server: PostgresServer, database: str) -> str:
+    return server.url(database).replace("postgresql", "cockroachdb", 1)
+
+
+class TestCockroach(OnSqlServer):
+    """The contract of backends."""
+
+
+class TestCockroachTables:
+    def test_names_have_no_collation(self, server: PostgresServer, database: str, url: str) -> None:
+        open_backend(url).close()
+        collations = server.execute(
+            database,
+            "SELECT DISTINCT collation_name FROM information_schema.columns"
+            " WHERE table_schema = 'public'",
+        )
+        assert collations == [(None,)]
+
+
+class TestRestarts:
+    def test_a_restarted_commit_is_done_once(
+        self, server: PostgresServer, database: str, url: str
+    ) -> None:
+        with opened(url) as backend:
+            create(backend, MAIN)
+            server.refuse(database, "objs2", "40001", RESTART, times=4)
+            swap = RefSwap(MAIN.name, MAIN, MOVED)
+            assert backend.apply("r", [a_row(1)], swap, [line(1)]).new == {an_id(1)}
+            assert server.tries(database) == 5
+            assert read(backend, MAIN.name) == MOVED
+            assert list(backend.scan_rows("r")) == [a_row(1)]
+            assert backend.read_log("r", None, 9) == [line(1)]
+
+    def test_one_that_is_restarted_for_ever_is_busy(
+        self, server: PostgresServer, database: str, url: str
+    ) -> None:
+        with opened(url) as backend:
+            create(backend, MAIN)
+            server.refuse(database, "objs2", "40001", RESTART, times=1000)
+            with pytest.raises(StoreBusy, match="RETRY_SERIALIZABLE") as busy:
+                backend.apply("r", [a_row(1)], RefSwap(MAIN.name, MAIN, MOVED))
+            assert busy.value.status == 503
+            assert read(backend, MAIN.name) == MAIN
+
+    def test_an_ambiguous_result_is_left_to_who_can_look(
+        self, server: PostgresServer, database: str, url: str
+    ) -> None:
+        with opened(url) as backend:
+            create(backend, MAIN)
+            server.refuse(database, "objs2", "40003", AMBIGUOUS, times=1)
+            with pytest.raises(StoreBusy, match="ambiguous"):
+                backend.apply("r", [a_row(1)], RefSwap(MAIN.name, MAIN, MOVED))
+            assert server.tries(database) == 1, "and not tried again"
+
+    def test_those_who_meet_at_one_row_all_get_through(
+        self, server: PostgresServer, database: str, url: str
+    ) -> None:
+        """Serializable, PostgreSQL gives the second of two the answer that CockroachDB gives."""
+        shared = a_row("shared")
+
+        def commit(name: str) -> None:
+            at: Ref | None = None
+            for number in range(10):
+                new = Ref(name, an_id((name, number)))
+                rows = [shared, a_row((name, number))]
+                assert backend.apply("r", rows, RefSwap(name, at, new)).swapped
+                at = new
+
+        with opened(url) as backend:
+            at_once(commit, [f"{number}" for number in range(4)])
+            assert len(list(backend.scan_rows("r"))) == 1 + 4 * 10
+        ((conflicts,),) = server.execute(
+            database, f"SELECT xact_rollback FROM pg_stat_database WHERE datname = '{database}'"
+        )
+        assert conflicts > 0, "nobody met anybody"
