@@ -8,7 +8,7 @@ import pytest
 
 from morag.client import Client, NotOffered, UnexpectedAnswer
 from tests.client.contract import ClientContract, add
-from tests.original.server import Server
+from tests.original.server import Server, rocksdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.original
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     directory = tmp_path_factory.mktemp("original")
     with (
-        Server(directory / "data", directory / "log.txt", {}) as server,
+        Server(rocksdb(directory / "data"), directory / "log.txt", {}) as server,
         Client(server._address) as client,
     ):
         yield client

@@ -11,6 +11,7 @@ from tests.clients.conftest import Original
 from tests.clients.rest import Rest
 from tests.clients.spark35 import newer_java, session
 from tests.clients.spark35_story import SqlStory
+from tests.original.server import rocksdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ pytestmark = [
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
     directory = tmp_path_factory.mktemp("original")
     with newer_java():
-        server = Original(directory / "data", directory / "log", {})
+        server = Original(rocksdb(directory / "data"), directory / "log", {})
     with server:
         yield Rest(server.address)
 

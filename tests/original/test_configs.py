@@ -11,7 +11,7 @@ import pytest
 import morag
 from morag.model.configs import GarbageCollectorConfig
 from morag.versions.configs import CONFIGS
-from tests.original.server import Server
+from tests.original.server import Server, rocksdb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def plain(config: GarbageCollectorConfig | None) -> Any:
 @pytest.mark.parametrize("sent", THEIRS, ids=["empty", "time", "negative", "full"])
 def test_configs_change_hands(tmp_path: Path, sent: dict[str, Any]) -> None:
     data = tmp_path / "data"
-    with Server(data, tmp_path / "first.log", {}) as original:
+    with Server(rocksdb(data), tmp_path / "first.log", {}) as original:
         assert post(original, {"type": KIND, **sent}) is None
         (shown,) = original.get("config", "repository", type=KIND)["configs"]
     with morag.open(f"rocksdb:{data}") as repo:
@@ -62,7 +62,7 @@ def test_configs_change_hands(tmp_path: Path, sent: dict[str, Any]) -> None:
         assert repo._persist.ref(CONFIGS) == before
         assert repo.configs.update(OURS) == found
         (ours,) = repo.configs.get([GarbageCollectorConfig])
-    with Server(data, tmp_path / "second.log", {}) as original:
+    with Server(rocksdb(data), tmp_path / "second.log", {}) as original:
         assert original.get("config", "repository", type=KIND)["configs"] == [plain(ours)]
         assert post(original, AGAIN) == plain(ours)
     with morag.open(f"rocksdb:{data}") as repo:
@@ -74,7 +74,7 @@ def test_the_original_goes_on_from_a_config_that_we_stored_first(tmp_path: Path)
     with morag.open(f"rocksdb:{data}") as repo:
         assert repo.configs.update(OURS) is None
         (ours,) = repo.configs.get([GarbageCollectorConfig])
-    with Server(data, tmp_path / "original.log", {}) as original:
+    with Server(rocksdb(data), tmp_path / "original.log", {}) as original:
         assert original.get("config", "repository", type=KIND)["configs"] == [plain(ours)]
         assert [r["name"] for r in original.get("trees")["references"]] == ["main"]
         assert post(original, AGAIN) == plain(ours)

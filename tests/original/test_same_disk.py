@@ -23,7 +23,7 @@ from morag.model.keys import ContentKey
 from morag.model.meta import CommitMeta
 from morag.model.operations import Put
 from tests.original.catalogs import InProcess, OverRest, Seen, names, verdicts
-from tests.original.server import Refused, Server
+from tests.original.server import Refused, Server, rocksdb
 from tests.original.work import Work, table
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Place:
     def original(self, settings: Mapping[str, object] | None = None) -> Iterator[OverRest]:
         self._starts += 1
         log = self._path / f"original-{self._starts}.log"
-        with Server(self.data, log, settings or {}) as server:
+        with Server(rocksdb(self.data), log, settings or {}) as server:
             yield OverRest(server)
 
     @contextmanager

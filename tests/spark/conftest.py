@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,6 @@ from tests.spark.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -37,6 +38,15 @@ def no_litter(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture
+def another_disk(tmp_path: Path) -> Iterator[Path]:
+    shared_memory = Path("/dev/shm")
+    if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second disk here")
+    with tempfile.TemporaryDirectory(dir=shared_memory) as made:
+        yield Path(made)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
@@ -46,8 +56,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.local.dir": str(directory / "local"),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
-            # It is young when it dies: the second compiler never pays.
+            # It is young when it dies, and its tables are small: compiling never pays.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     yield started

@@ -6,17 +6,18 @@ manifests.
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
 
 from morag import IcebergTable, IcebergView
-from morag.spark.lake import file_io
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from morag import Repository
     from morag.client import Client
@@ -55,8 +56,9 @@ class Reachability:
         return self._known[location]
 
     def _read(self, location: str) -> set[str]:
-        io = file_io(location, self._options)
-        said = json.loads(io.new_input(location).open().read())
+        io = load_file_io(self._options, location)
+        text = io.new_input(location).open().read()
+        said = json.loads(gzip.decompress(text) if ".gz." in location else text)
         found = {location, *(entry["metadata-file"] for entry in said.get("metadata-log", ()))}
         for statistics in ("statistics", "partition-statistics"):
             found |= {each["statistics-path"] for each in said.get(statistics, ())}
@@ -86,3 +88,8 @@ def files_on_disk(directory: Path) -> set[str]:
         for path in directory.rglob("*")
         if path.is_file() and not any(part.startswith(".morag-") for part in path.parts)
     }
+
+
+def path_of(location: str) -> Path:
+    """Where a file is on disk: Spark writes `file:/a`, PyIceberg `file:///a`, and both mean it."""
+    return Path(location.removeprefix("file://").removeprefix("file:"))

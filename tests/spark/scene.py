@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import morag
 from morag import MoragError
 from morag.spark import gc
 from morag.spark.opening import Origin
+from morag.versions.world import World
 from tests.spark.lake import Lake
 from tests.spark.reachability import Reachability, files_on_disk
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-LONG_AGO = 1_000_000_000
+DAY_NANOS = 86_400 * 10**9
 AGED = "aged"
 """The namespace of tables that PyIceberg cannot change."""
 
@@ -38,12 +39,12 @@ class Scene:
         self.origin = Origin(store=url)
         self.lake = Lake(self.catalog, self.warehouse.as_uri())
         self.reachability = Reachability()
+        self.world = World()
 
-    def age(self) -> None:
-        """Make all files older than any grace period."""
-        for path in self.warehouse.rglob("*"):
-            if path.is_file():
-                os.utime(path, (LONG_AGO, LONG_AGO))
+    def age(self, days: int = 3) -> None:
+        """Let what is written before a collection be older than a grace period of that many days,
+        and nothing that is written later."""
+        self.world = World(clock_nanos=lambda: time_ns() + days * DAY_NANOS)
 
     def files(self) -> set[str]:
         return files_on_disk(self.warehouse)
@@ -53,7 +54,7 @@ class Scene:
         return self.reachability.files(self.catalog, live_commits)
 
     def collect(self, **options: Any) -> gc.Run:
-        return gc.collect(self.spark, self.origin, self.records, **options)
+        return gc.collect(self.spark, self.origin, self.records, world=self.world, **options)
 
     def sweep(self, run: gc.Run, **options: Any) -> gc.Run:
         return gc.sweep(self.spark, run.path, self.origin, **options)

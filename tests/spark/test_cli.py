@@ -83,6 +83,7 @@ def test_tables_can_be_read_in_part(
     assert "only the first 1" in said.err
     path = str(tmp_path / "entries")
     assert main([*read, "--output", path]) == 0
+    assert main([*read, "--output", path]) == 2  # Whatever is there may be somebody's.
     assert spark.read.parquet(path).count() == 3
     assert main([*read[:-1], "key,nonsense"]) == 1
     assert "has no column 'nonsense'" in capsys.readouterr().err
@@ -137,8 +138,17 @@ def test_garbage_goes_only_when_one_says_so(
     waiting = litter.parent / ".morag-quarantine" / Path(run).name / litter.name
     waiting.parent.mkdir(parents=True)
     waiting.write_bytes(b"54321")
+    assert main(["spark", "gc", "purge", run, *catalog]) == 1
+    assert "sweep it first" in capsys.readouterr().err
     assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 1
     assert "removed: failed 1 files, 5 B" in capsys.readouterr().out
+    assert main(["spark", "gc", "purge", run, "--no-dry-run", *catalog]) == 0
+    assert "removed: failed 1 files, 5 B" in capsys.readouterr().out, "that is not its own failure"
+    other = f"sqlite:{tmp_path / 'other.db'}"
+    morag.open(other).close()
+    for step in ("sweep", "purge"):
+        assert main(["spark", "gc", step, run, "--store", other]) == 1
+        assert f"but this is '{other}'" in capsys.readouterr().err
     waiting.unlink()
     assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 0
     assert "removed: quarantined 1 files, 5 B" in capsys.readouterr().out

@@ -24,6 +24,7 @@ from morag.spark.comparing import compared
 from morag.spark.diffs import changed_rows, diff
 from morag.spark.schema_changes import schema_changes
 from morag.spark.states import Made, Size, State
+from tests.spark.watching import all_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -190,10 +191,11 @@ def test_rows_of_a_renamed_table_are_found_and_how_far_it_is(
     dev.grow("db.new_name", 1)
     told: list[Progress] = []
     renamed = ContentKey.of("db", "new_name")
-    rows = changed_rows(spark, origin, "main", "dev", renamed, progress=told.append)
-    assert rows.is_cached
+    with all_watched(spark):
+        rows = changed_rows(spark, origin, "main", "dev", renamed, progress=told.append)
+        found = diff(spark, origin, "main", "dev", progress=told.append)
+    assert rows.is_cached and found.is_cached
     assert [row._change for row in rows.collect()] == ["ADDED"]
-    found = diff(spark, origin, "main", "dev", progress=told.append)
     assert [row.change for row in found.collect()] == ["RENAMED"]
     assert {each.stage for each in told} == {"rows", "diff"}
     for frame in (rows, found):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +78,29 @@ def test_a_file_is_read_under_whatever_name_its_writer_made_of_it(tree: Path) ->
     assert Files().read(f"file://{tree}/a%20b") == b"as it is"
 
 
+def test_a_file_is_there_under_whatever_name_its_writer_made_of_it(tree: Path, s3: Files) -> None:
+    (tree / "a b").write_bytes(b"decoded")
+    assert Files().find(f"{tree}/a%20b") is None
+    assert Files().is_there(f"{tree}/a%20b")
+    assert not Files().is_there(f"{tree}/a%20c")
+    put(s3.options, "s3://lake/there/x", b"x")
+    assert s3.is_there("s3a://lake//there/x"), "as Hadoop means it"
+    with pytest.raises(CannotRun, match="two slashes"):
+        s3.is_there("s3://lake//there/y")
+
+
+def test_an_old_file_that_was_brought_here_is_not_old(tree: Path) -> None:
+    before = time_ns() // 1000
+    brought = shutil.copy2(tree / "t" / "b.avro", tree / "c.avro")
+    os.utime(brought, (1, 1))
+    found = Files().find(str(brought))
+    assert found is not None and found.modified_micros is not None
+    assert found.modified_micros > before - 60 * 10**6
+    os.utime(brought, (10**10, 10**10))
+    written = Files().find(str(brought))
+    assert written is not None and written.modified_micros == 10**16
+
+
 def test_a_move_overwrites_nothing(tree: Path) -> None:
     here, there = tree / "t" / "b.avro", tree / "t" / "data" / "day=1" / "a.parquet"
     with pytest.raises(FileExistsError, match="is not the file"):
@@ -114,6 +140,8 @@ def test_a_move_on_s3_that_was_stopped_half_way_is_completed(s3: Files) -> None:
     s3.move(here, there)
     assert s3.find(here) is None
     assert s3.read(there) == b"abc"
+    left = {each.path for each in s3.walk("s3://lake/half", lambda name: False)}
+    assert left == {there}, "what Arrow leaves of a directory is no file"
     put(s3.options, here, b"abd")
     with pytest.raises(FileExistsError):
         s3.move(here, there)

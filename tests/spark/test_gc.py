@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -53,10 +54,11 @@ def test_policies_grace_snapshots_and_locations_are_as_asked_for(scene: Scene) -
     )
     stray = scene.warehouse / "stray.parquet"
     stray.write_bytes(b"nobody knows")
-    scene.age()
+    scene.age(days=30)
     dropped = {each for each in scene.files() if "/db/gone/" in each}
     young = Path(min(dropped).removeprefix("file://"))
-    young.touch()
+    now = scene.world.clock_nanos()
+    os.utime(young, ns=(now, now))
 
     by_configuration = scene.collect()
     assert by_configuration.plan.grace_nanos == 30 * 86_400 * 10**9
@@ -221,10 +223,15 @@ def test_a_run_is_for_its_own_catalog_and_for_one_job_at_a_time(
 ) -> None:
     scene.lake.make("db.t")
     scene.catalog.references.create_tag("old", "main")
+    [_, before, *_] = scene.catalog.history.hashes("main")
+    scene.catalog.references.create_branch("was", f"@{before}")
+    scene.catalog.references.delete("was")
     older = _copied(tmp_path / "catalog.db", tmp_path / "older.db")
     scene.lake.drop("db.t")
     scene.age()
     run = scene.collect(cutoff="1", cutoffs={"old": "1"})
+    assert {row.root for row in run.read("refs").collect()} == {"main", "old", f"@{before}"}
+    assert {root.root for root in run.roots()} == {"main", "old"}
     empty = f"sqlite:{tmp_path}/empty.db"
     morag.open(empty).close()
     for store in (empty, older):
@@ -261,6 +268,8 @@ def test_odd_names_links_to_files_and_a_quarantine_elsewhere(scene: Scene, tmp_p
     scene.lake.drop("db.gone")
     scene.age()
     before = scene.files()
+    with pytest.raises(CannotRun, match=r"files on disk stay on disk .*/warehouse/db/"):
+        scene.collect(cutoff="1", quarantine="s3://away")
     away = tmp_path / "away"
     run = scene.collect(cutoff="1", dry_run=False, quarantine=str(away))
     gone = {each for each in before if "/db/gone/" in each}

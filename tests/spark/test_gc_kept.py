@@ -9,6 +9,8 @@ import pytest
 
 import morag
 from morag import UDF, ContentKey, Delete, DeltaLakeTable, IcebergTable, Put
+from morag.cli.main import main
+from morag.spark import CannotRun
 from tests.spark.scene import Scene, paths
 
 if TYPE_CHECKING:
@@ -54,9 +56,13 @@ def test_live_contents_that_are_not_icebergs_keep_all_their_files(scene: Scene) 
     assert paths(run.orphans) == {stray.as_uri(), *dead, *(_in_again(each) for each in dead)}
     assert before - scene.files() == {stray.as_uri(), *dead}
     assert older.exists()
+    kept = {row.path: row.detail for row in run.live.where("kind = 'kept'").collect()}
+    assert kept[older.as_uri()] == older.parent.as_uri()
 
 
-def test_tables_with_lost_metadata_keep_all_their_files(scene: Scene) -> None:
+def test_tables_with_lost_metadata_keep_all_their_files(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
     lake = scene.lake
     # Of this one, the tag's metadata is lost. Where it was does not tell where the data is.
     lake.make("db.far", properties={"write.metadata.path": f"{scene.warehouse.as_uri()}/far"})
@@ -80,8 +86,19 @@ def test_tables_with_lost_metadata_keep_all_their_files(scene: Scene) -> None:
     strays = {name: _write(scene, f"db/{name}/data/stray.parquet").as_uri() for name in tables}
     scene.age()
     gone = {each for each in scene.files() if "/db/gone/" in each}
-    run = scene.collect(cutoff="1", ignore_missing=True)
-    assert paths(run.orphans) == gone | {strays["well"]}
+    # Where that metadata may have its data, for all that anybody here knows.
+    asked = _write(scene, "asked/0.parquet")
+    before = scene.files()
+    run = scene.collect(cutoff="1", ignore_missing=True, locations=[str(asked.parent)])
+    assert paths(run.orphans) == gone | {strays["well"], asked.as_uri()}
+    with pytest.raises(CannotRun, match=r"further locations .*'gs://bucket/moved/metadata/9.json'"):
+        scene.sweep(run)
+    assert scene.files() == before
+
+    assert main(["spark", "gc", "resume", run.path, "--store", scene.origin.store or ""]) == 0
+    said = capsys.readouterr().out
+    assert "  problems: metadata of 1 contents is on stores that are not looked at" in said
+    assert "  problems: metadata of 3 contents is missing" in said
 
 
 def _make_delta(scene: Scene, name: str) -> DeltaLakeTable:

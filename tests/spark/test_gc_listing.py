@@ -69,6 +69,8 @@ def test_a_location_is_listed_once_by_whatever_names_and_without_what_is_hidden(
     for name in ("_SUCCESS", "data/.0.parquet.crc", "_checkpoint/0", ".staging/0.parquet"):
         _write(table / name)
     strays = [_write(table / name) for name in ("0", "a/1", "a/b/2", "a/b/c/3", "_p=4/4")]
+    _write(table / "runs" / "20200101T000000Z-01234567" / "plan.json")
+    (tmp_path / "runs").symlink_to(table / "runs")
     scene.age()
     run = scene.collect(locations=[str(link)])
     found = [row.path for row in run.orphans.collect()]

@@ -11,7 +11,8 @@ from morag.spark.diffs import changed_rows
 from morag.spark.files import Files
 from morag.spark.health import report, totals
 from tests.spark.buckets import bucket
-from tests.spark.lake import Lake
+from tests.spark.lake import ROWS, Lake
+from tests.spark.watching import all_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,18 @@ def test_what_is_lost_is_told_of_each_content(
         lake.make(f"db.{name}", rows=2)
     lake.make("db.empty", rows=0)
     lake.grow("db.well", 3)
+    # As a writer has it that decodes names.
+    lake.create_table("db.decoded", ROWS, location=f"{lake.warehouse}/db/a%20b")
+    lake.grow("db.decoded")
+    _path(f"{lake.warehouse}/db/a%20b").rename(_path(f"{lake.warehouse}/db/a b"))
+    # Of several files in one manifest some are out of reach: links to themselves.
+    for name, lost in (("no_way", 0), ("no_way_lost", 1)):
+        lake.make(f"db.{name}", rows=9, properties={"write.target-file-size-bytes": "100"})
+        out_of_reach, *others = _data(lake, f"db.{name}")
+        out_of_reach.unlink()
+        out_of_reach.symlink_to(out_of_reach)
+        for other in others[:lost]:
+            other.unlink()
     _path(lake.metadata_location("db.missing")).unlink()
     _path(lake.metadata_location("db.unreadable")).write_text("{}")
     table = lake.catalog.contents.get("main", ContentKey.of("db", "wrong"))
@@ -44,15 +57,19 @@ def test_what_is_lost_is_told_of_each_content(
     _path(snapshot.manifest_list).unlink()
 
     told: list[Progress] = []
-    found = report(spark, origin, deep=True, progress=told.append)
+    with all_watched(spark):
+        found = report(spark, origin, deep=True, progress=told.append)
     assert found.is_cached and {each.stage for each in told} == {"report"}
     rows = {".".join(row.key): row for row in found.collect()}
     assert {name: row.status for name, row in rows.items()} == {
         "db": "OK",
+        "db.decoded": "OK",
         "db.empty": "OK",
         "db.missing": "MISSING",
         "db.no_data": "BROKEN",
         "db.no_manifest": "BROKEN",
+        "db.no_way": "UNREADABLE",
+        "db.no_way_lost": "BROKEN",
         "db.unreadable": "UNREADABLE",
         "db.well": "OK",
         "db.wrong": "UNREADABLE",
@@ -60,6 +77,8 @@ def test_what_is_lost_is_told_of_each_content(
     }
     assert "snapshot 1," in rows["db.wrong"].problem
     assert data.file.file_path in rows["db.no_data"].problem
+    assert "symbolic links" in rows["db.no_way"].problem
+    assert (rows["db.no_way"].missing_files, rows["db.no_way_lost"].missing_files) == (0, 1)
     well, empty = rows["db.well"], rows["db.empty"]
     assert (well.rows, well.files, well.snapshots, well.missing_files) == (5, 2, 2, 0)
     assert well.bytes > 0
@@ -67,9 +86,9 @@ def test_what_is_lost_is_told_of_each_content(
     assert (empty.rows, empty.files, empty.bytes, empty.snapshots) == (0, 0, 0, 0)
     assert well.orphan_files is None
     summed = {(row.content_type, row.status): row for row in totals(found).collect()}
-    assert summed["ICEBERG_TABLE", "OK"].contents == 2
-    assert summed["ICEBERG_TABLE", "OK"].rows == 5
-    assert summed["ICEBERG_TABLE", "BROKEN"].missing_files == 2
+    assert summed["ICEBERG_TABLE", "OK"].contents == 3
+    assert summed["ICEBERG_TABLE", "OK"].rows == 6
+    assert summed["ICEBERG_TABLE", "BROKEN"].missing_files == 3
     found.unpersist()
 
 
@@ -146,6 +165,12 @@ def _manifests(lake: Lake, name: str) -> list[str]:
     snapshot = table.current_snapshot()
     assert snapshot is not None
     return [each.manifest_path for each in snapshot.manifests(table.io)]
+
+
+def _data(lake: Lake, name: str) -> list[Path]:
+    """In the order of the manifest."""
+    tasks = lake.load_table(name).scan().plan_files()
+    return [_path(task.file.file_path) for task in tasks]
 
 
 def _location(lake: Lake, name: str) -> str:

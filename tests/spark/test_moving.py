@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +15,7 @@ from morag.spark.gc import quarantine
 from morag.spark.moving import move_on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 _LONG_AGO: Final = 1_000_000_000
 
@@ -28,15 +26,6 @@ def source(tmp_path: Path) -> Path:
     made.write_bytes(b"abc" * 1000)
     os.utime(made, (_LONG_AGO, _LONG_AGO))
     return made
-
-
-@pytest.fixture
-def another_disk(tmp_path: Path) -> Iterator[Path]:
-    shared_memory = Path("/dev/shm")
-    if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second disk here")
-    with tempfile.TemporaryDirectory(dir=shared_memory) as made:
-        yield Path(made)
 
 
 def test_within_a_disk_the_file_itself_moves(source: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.spark import CannotRun
-from morag.spark.places import Place, places_meant, real, spellings
+from morag.spark.places import Place, listed_as, places_meant, spellings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,17 @@ def test_links_to_directories_and_to_files_are_seen_through(tmp_path: Path) -> N
     (top / "t" / "b").write_bytes(b"b")
     (top / "link").symlink_to(top / "t")
     (top / "t" / "a").symlink_to(top / "link" / "b")
-    assert real(f"{top}/link/b") == f"file://{top}/t/b"
+    assert spellings(f"{top}/link/b") == {f"file://{top}/t/b"}
     assert spellings(f"{top}/link/a") == {f"file://{top}/t/a", f"file://{top}/t/b"}
+
+
+def test_a_directory_is_named_without_links(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    for location in (f"{tmp_path}/t", f"file:{tmp_path}/link", f"file://{tmp_path}/link/"):
+        assert listed_as(location) == f"file://{tmp_path.resolve()}/t"
+    assert listed_as("s3a://lake/t/") == "s3://lake/t"
+    assert (listed_as("/"), listed_as("s3://lake/")) == ("file://", "s3://lake")
 
 
 def test_names_that_writers_may_decode_have_a_spelling_for_each() -> None:
@@ -63,4 +72,4 @@ def test_a_worker_follows_a_link_anew_in_each_task(spark: SparkSession, tmp_path
         link.unlink(missing_ok=True)
         link.symlink_to(top / name)
         paths = spark.sparkContext.parallelize([f"{link}/x"], 1)
-        assert paths.map(real).collect() == [f"file://{top}/{name}/x"]
+        assert paths.map(spellings).collect() == [{f"file://{top}/{name}/x"}]

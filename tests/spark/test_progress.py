@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def test_counts_on_the_clock_are_rates_and_times() -> None:
@@ -68,12 +68,16 @@ def test_what_is_outside_is_not_counted(spark: SparkSession) -> None:
 
 def test_rows_are_computed_at_once_for_those_who_watch_it(spark: SparkSession) -> None:
     told: list[Progress] = []
-    frame = spark.range(0, 10, 1, numPartitions=5)
-    assert computed(frame, "count", None) is frame
-    kept = computed(frame, "count", told.append)
+
+    def build() -> DataFrame:
+        assert spark.range(0, 10, 1, numPartitions=11).count() == 10
+        return spark.range(0, 10, 1, numPartitions=5)
+
+    assert not computed(spark, build, "count", None).is_cached
+    kept = computed(spark, build, "count", told.append)
     assert kept.is_cached
     assert told[-1].stage == "count"
-    assert told[-1].done >= 5
+    assert told[-1].done >= 11 + 5  # To build it is part of the work.
     kept.unpersist()
 
 

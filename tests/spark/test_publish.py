@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from morag import ContentKey, Put, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound
-from morag.client import Client
+from morag.client import Client, OutcomeUnknown, ServerUnreachable, UnexpectedAnswer
 from morag.client.places import NO_ANCESTOR
+from morag.errors import ServiceUnavailable, StoreBusy
 from morag.spark import CannotRun
 from morag.spark import publish as publishing
 from morag.spark.catalogs import LakeCatalog
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from morag.errors import MoragError
     from morag.model.merging import MergeResult
     from morag.model.references import Reference
     from morag.spark.publish import Check
@@ -81,7 +83,7 @@ def test_what_passes_its_checks_is_merged_and_the_branch_goes(
         return spark.range(0)
 
     etl = f"{main.name}_etl"
-    checks: list[Check] = ["SELECT * FROM range(5) WHERE id > 9", nothing_is_wrong, lambda _: None]
+    checks: list[Check] = ["SELECT * FROM range(5) WHERE id > 9", nothing_is_wrong]
     with branch(lake, etl, main.name, checks=checks, message="a day's work") as draft:
         assert str(draft) == etl
         assert lake.conf.get(f"{_CATALOG}.ref") == etl
@@ -158,8 +160,9 @@ def test_a_conflict_with_others_publishes_nothing(lake: SparkSession, main: Bran
 def test_nobody_else_may_write_while_it_is_checked(lake: SparkSession, main: Branch) -> None:
     etl = f"{main.name}_etl"
 
-    def intruder(_: SparkSession) -> None:
+    def intruder(spark: SparkSession) -> DataFrame:
         write(main, etl, "unseen")
+        return spark.range(0)
 
     with (
         pytest.raises(ReferenceConflict, match="changed while it was checked"),
@@ -242,6 +245,21 @@ def test_a_session_of_spark_connect_is_refused_before_a_branch_is_made(main: Bra
     with pytest.raises(CannotRun, match="Spark Connect"), branch(connect, "etl", main.name):
         pytest.fail("it has no catalogs to point elsewhere")
     assert not exists(main, "etl")
+
+
+def test_a_check_that_tells_nothing_has_not_passed(lake: SparkSession, main: Branch) -> None:
+    before = main.head
+    with (
+        pytest.raises(CannotRun, match="returned no DataFrame"),
+        branch(lake, f"{main.name}-none", into=main.name, checks=[lambda _: None]),
+    ):
+        pass
+    assert main.head == before
+    with (
+        pytest.raises(CannotRun, match="are a list"),
+        branch(lake, f"{main.name}-text", into=main.name, checks="SELECT 1"),
+    ):
+        pass
 
 
 def test_a_branch_is_not_published_into_itself(lake: SparkSession, main: Branch) -> None:
@@ -341,3 +359,94 @@ def test_who_interrupts_a_merge_is_not_told_that_nothing_was_merged(
     assert "was merged is not known: look at the log" in draft.outcome
     assert error.value.__notes__ == [draft.outcome]
     assert keys(main) == ["before", "one"]
+
+
+def _answer(status: int) -> UnexpectedAnswer:
+    return UnexpectedAnswer("whatever", http_status=status, method="POST", url="http://lake")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (_answer(200), "is not known"),  # It cannot be decoded.
+        (_answer(302), "is not known"),
+        (_answer(500), "is not known"),
+        (_answer(502), "is not known"),
+        (OutcomeUnknown("gone"), "is not known"),
+        (ServiceUnavailable("what the server makes of a busy store"), "is not known"),
+        (StoreBusy("busy"), "is not known"),
+        (_answer(403), "has nothing of it"),
+        (ServerUnreachable("never sent"), "has nothing of it"),
+        (ReferenceConflict("lost", ()), "has nothing of it"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_only_who_is_refused_is_told_that_nothing_was_merged(
+    lake: SparkSession,
+    main: Branch,
+    monkeypatch: pytest.MonkeyPatch,
+    error: MoragError,
+    outcome: str,
+) -> None:
+    def answered() -> None:
+        raise error
+
+    Meddled(main.client, after_merge=answered).used_by(monkeypatch)
+    with pytest.raises(type(error)), branch(lake, f"{main.name}_etl", main.name) as draft:
+        write(main, draft, "one")
+    assert outcome in draft.outcome
+
+
+@pytest.fixture
+def used(lake: SparkSession) -> Iterator[SparkSession]:
+    """The session uses its catalog, which is one that needs no jar."""
+    settings = {
+        _CATALOG: "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+        f"{_CATALOG}.driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
+        f"{_CATALOG}.url": "jdbc:derby:memory:lake",
+    }
+    for setting, value in settings.items():
+        lake.conf.set(setting, value)
+    lake.sql("USE lake")
+    yield lake
+    lake.sql("USE spark_catalog.default")
+    for setting in settings:
+        lake.conf.unset(setting)
+
+
+def test_a_catalog_that_cannot_show_the_branch_is_pointed_back(
+    used: SparkSession, main: Branch
+) -> None:
+    """Else the next job would write to the branch."""
+    used.conf.set(f"{_CATALOG}.driver", "no.such.Driver")
+    with (
+        pytest.raises(CannotRun, match="'lake' was in use and cannot be loaded again"),
+        branch(used, f"{main.name}_etl", main.name),
+    ):
+        pytest.fail("what is written here would go elsewhere")
+    assert used.conf.get(f"{_CATALOG}.ref") == main.name
+
+
+def test_who_loses_the_catalog_in_use_is_told(used: SparkSession, main: Branch) -> None:
+    """Else names without a catalog would mean something else from now on."""
+    with (
+        pytest.raises(CannotRun, match="'lake' was in use and cannot be loaded again") as error,
+        branch(used, f"{main.name}_etl", main.name) as draft,
+    ):
+        write(main, draft, "one")
+        used.conf.unset(_CATALOG)
+    assert error.value.__notes__ == [draft.outcome]
+    assert draft.published == main.head
+
+
+def test_who_loses_the_catalog_while_it_merges_is_not_told_that_nothing_was_merged(
+    used: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both_go_wrong() -> None:
+        used.conf.unset(_CATALOG)
+        raise OutcomeUnknown("gone")
+
+    Meddled(main.client, after_merge=both_go_wrong).used_by(monkeypatch)
+    with pytest.raises(CannotRun), branch(used, f"{main.name}_etl", main.name) as draft:
+        write(main, draft, "one")
+    assert "was merged is not known" in draft.outcome

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +20,19 @@ from morag.spark.places import Place
 if TYPE_CHECKING:
     from morag.spark.gc.quarantine import Action
 
-_NOW: Final = 1_700_000_000_000_000
+_NOW: Final = 4_000_000_000_000_000  # Long after any file here was written.
+
+
+# Killed while it copies, since it may write no more than so much.
+_KILLED: Final = """
+import resource, signal, sys
+from pathlib import Path
+from morag.spark.moving import move_on_disk
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+move_on_disk(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
 
 
 @pytest.fixture
@@ -26,7 +40,6 @@ def file(tmp_path: Path) -> Path:
     made = tmp_path.resolve() / "t" / "data" / "x.parquet"
     made.parent.mkdir(parents=True)
     made.write_bytes(b"abc")
-    os.utime(made, (1, 1))
     return made
 
 
@@ -41,6 +54,19 @@ def test_a_file_waits_beside_where_it_was_and_leaves_no_trace(file: Path) -> Non
     assert _removed(row) == "QUARANTINED"
     assert _purged(row) == "PURGED"
     assert list(file.parent.iterdir()) == []
+
+
+def test_half_copies_are_purged_with_what_they_were_to_be(file: Path, another_disk: Path) -> None:
+    row = _row(file, _plan(quarantine=another_disk.as_uri()))
+    with file.open("ab") as more:
+        more.truncate(10**6)
+    subprocess.run([sys.executable, "-c", _KILLED, file, _path(row["quarantined"])], check=False)
+    [half] = _files_below(another_disk)
+    assert 0 < half.stat().st_size < file.stat().st_size
+    assert _removed(row) == "QUARANTINED"
+    assert half in _files_below(another_disk)
+    assert _purged(row) == "PURGED"
+    assert list(another_disk.iterdir()) == []
 
 
 def test_a_file_may_be_asked_to_wait_elsewhere(file: Path, tmp_path: Path) -> None:
@@ -102,6 +128,14 @@ def test_what_was_deleted_is_lost_unless_it_was_put_into_quarantine_before(file:
     assert _restored(row) == "LOST"
 
 
+def test_a_lake_that_is_not_there_is_no_lake_that_was_emptied(file: Path) -> None:
+    row = _row(file)
+    moved = file.parent.rename(file.parent.with_name("not mounted"))
+    assert _removed(row) == "FAILED"
+    moved.rename(file.parent)
+    assert _removed(row) == "QUARANTINED"
+
+
 def test_what_is_in_quarantine_can_be_read_under_whatever_it_was_called(file: Path) -> None:
     named = file.rename(file.with_name("x y.parquet"))
     _removed(_row(named))
@@ -154,6 +188,10 @@ def _restored(row: dict[str, Any]) -> str:
 def _purged(row: dict[str, Any]) -> str:
     [[_, _, outcome, _]] = quarantine.purge(Files(), iter([row]))
     return str(outcome)
+
+
+def _files_below(directory: Path) -> list[Path]:
+    return [each for each in directory.rglob("*") if each.is_file()]
 
 
 def _path(location: str) -> Path:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from argparse import ArgumentParser
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from morag.cli.spark_flags import add_flags, session_of
 from morag.spark import session as make_session
 from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 _placed: Final = sys.modules[make_session.__module__]._placed
@@ -55,6 +63,34 @@ def test_a_spark_that_is_set_up_says_where_it_runs(
     monkeypatch.setenv(name, "1")
     assert _placed(None, {}) == {}
     assert _placed("local[1]", {})[_BOUND] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("flags", "master"), [([], None), (["--master", "yarn"], "yarn")])
+def test_commands_leave_it_to_the_session_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], master: str | None
+) -> None:
+    asked: list[str | None] = []
+
+    @contextmanager
+    def running(master: str | None, *_: object) -> Iterator[None]:
+        asked.append(master)
+        yield
+
+    monkeypatch.setattr("morag.spark.running.running", running)
+    parser = ArgumentParser()
+    add_flags(parser)
+    with session_of(parser.parse_args(flags)):
+        assert asked == [master]
+
+
+@pytest.mark.long
+def test_commands_run_where_a_spark_that_is_set_up_says(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.master local[nowhere]\n")
+    job = [sys.executable, "-m", "morag", "spark", "read", "references", "--store", "sqlite:none"]
+    set_up = os.environ | {"SPARK_CONF_DIR": str(tmp_path)}
+    ended = subprocess.run(job, env=set_up, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "Could not parse Master URL: 'local[nowhere]'" in ended.stderr
 
 
 def test_a_session_that_runs_stays_as_it_is(spark: SparkSession) -> None:

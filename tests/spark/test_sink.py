@@ -177,6 +177,7 @@ def test_a_batch_of_which_nothing_was_committed_is_repeated(
         ("key string", {}, "column 'key' of type array<string>"),
         ("key array<int>", {}, "column 'key' of type array<string>"),
         ("keys array<string>", {}, "column 'key' of type array<string>"),
+        ("key array<string>, operaton string", {}, "Column 'operaton'.*means nothing"),
         ("key array<string>, sequence double", {}, "'sequence' must be of whole numbers"),
         ("key array<string>", {"mesage": "x"}, "A write has no option 'mesage'"),
         ("key array<string>", {"query": "x"}, "'query' and 'batch' go together"),

@@ -37,7 +37,6 @@ from morag.testing.backend_contract import (
     read,
 )
 from tests.stores.conftest import Reopening
-from tests.stores.servers.cassandra import Cassandra
 from tests.stores.servers.cassandra_door import (
     OVERLOADED,
     READ_TIMEOUT,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from morag.testing.backend_contract import FullBackend
+    from tests.stores.servers.cassandra import Cassandra
 
 pytestmark = pytest.mark.stores
 
@@ -65,13 +65,6 @@ MOVE = "UPDATE tests.refs2"
 READ = "SELECT ref_name, pointer"
 INSERT = "INSERT INTO tests.objs2"
 REFRESH = "UPDATE tests.objs2 SET obj_ref"
-
-
-@pytest.fixture(scope="session")
-def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    with Cassandra(tmp_path_factory.mktemp("cassandra")) as server:
-        server.make_keyspace("tests")
-        yield server
 
 
 @pytest.fixture

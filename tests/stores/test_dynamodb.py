@@ -61,10 +61,9 @@ def url_of(port: int, prefix: str, *options: str) -> str:
     return "&".join([f"dynamodb://eu-west-1?{endpoint}", f"table_prefix={prefix}", *options])
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[DynamoDBLocal]:
-    with dynamodb_local() as server:
-        yield server
+@pytest.fixture
+def server(dynamodb: DynamoDBLocal) -> DynamoDBLocal:
+    return dynamodb
 
 
 @pytest.fixture(autouse=True)

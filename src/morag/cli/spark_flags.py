@@ -29,7 +29,11 @@ def add_flags(parser: argparse.ArgumentParser, catalog: bool = True) -> None:
     if catalog:
         add_catalog_flags(parser)
     group = parser.add_argument_group("Spark")
-    group.add_argument("--master", metavar="URL", help="where Spark runs [local[*]]")
+    group.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark runs [this machine, unless an installation says more]",
+    )
     group.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[])
     group.add_argument("--jars", metavar="PATH,...", default="", help="jars that Spark is to load")
     group.add_argument("--quiet", action="store_true", help="tell no progress, but what went wrong")
@@ -58,7 +62,7 @@ def add_lake_flags(parser: argparse.ArgumentParser) -> None:
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="one JSON object per line")
-    group.add_argument("--output", metavar="PATH", help="write all rows there, as Parquet")
+    group.add_argument("--output", metavar="PATH", help="write all rows to a new place, as Parquet")
     group.add_argument(
         "--limit", metavar="ROWS", type=_count, default=_SHOWN, help=f"show so many [{_SHOWN}]"
     )
@@ -79,8 +83,7 @@ def session_of(arguments: argparse.Namespace) -> Iterator[SparkSession]:
 
     given = pairs("--conf", arguments.conf)
     jars = [jar for jar in arguments.jars.split(",") if jar]
-    master = arguments.master or (None if "spark.master" in given else "local[*]")
-    with running(master, jars, _QUIET | given) as spark:
+    with running(arguments.master, jars, _QUIET | given) as spark:
         yield spark
 
 
@@ -137,7 +140,7 @@ def show(
 ) -> None:
     """The rows as they were asked for. Only those that are shown come to this process."""
     if arguments.output is not None:
-        frame.write.mode("overwrite").parquet(arguments.output)
+        _write(frame, arguments.output)
         sys.stderr.write(f"written to {arguments.output}\n")
         return
     rows = frame.limit(arguments.limit + 1).collect()
@@ -145,6 +148,18 @@ def show(
     sys.stdout.write(json_lines(shown) if arguments.json else text(shown))
     if len(rows) > arguments.limit:
         sys.stderr.write(f"only the first {arguments.limit}: see --limit and --output\n")
+
+
+def _write(frame: DataFrame, path: str) -> None:
+    """To a new place only: whatever is there may be somebody's."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame.write.mode("errorifexists").parquet(path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_ALREADY_EXISTS":
+            raise
+        raise Misuse(f"--output '{path}' exists already; name another path") from error
 
 
 def options_of_files(arguments: argparse.Namespace) -> Mapping[str, str]:

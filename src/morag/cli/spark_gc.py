@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from morag.spark.gc.quarantine import Action
 
 _RESUMABLE: Final = (
-    "What is recorded stays: `morag spark gc list` shows the run, "
+    "What is recorded stays: `morag spark gc list --runs {runs}` shows the run, "
     "`morag spark gc resume` goes on with it\n"
 )
 _REPEATABLE: Final = "What is done stays done: the same command goes on with the rest\n"
@@ -112,7 +112,8 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quarantine",
         metavar="DIR",
-        help="where removed files wait [beside where they were; on S3, at the top of the bucket]",
+        help="where removed files wait, a directory for those on disk, or one on S3 for those on "
+        "S3 [beside where they were; on S3, at the top of the bucket]",
     )
     _add_removal(parser)
     add_flags(parser)
@@ -168,7 +169,11 @@ def _add_dry_run(parser: argparse.ArgumentParser) -> None:
 def _collect(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
     cutoffs = pairs("--cutoff-for", arguments.cutoff_for)
-    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_RESUMABLE):
+    with (
+        session_of(arguments) as spark,
+        telling(arguments) as tell,
+        _if_stopped(_RESUMABLE.format(runs=arguments.runs)),
+    ):
         from morag.spark.gc import collect
 
         run = collect(
@@ -188,7 +193,7 @@ def _collect(arguments: argparse.Namespace) -> int:
             files=files,
             progress=tell,
         )
-        return _tell(run, _SWEEP if arguments.dry_run else "")
+        return _tell(run, "removed", _SWEEP if arguments.dry_run else "")
 
 
 def _resume(arguments: argparse.Namespace) -> int:
@@ -205,22 +210,23 @@ def _resume(arguments: argparse.Namespace) -> int:
             files=files,
             progress=tell,
         )
-        return _tell(run, _SWEEP if arguments.dry_run else "")
+        return _tell(run, "removed", _SWEEP if arguments.dry_run else "")
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
     with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import Run, sweep
-        from morag.spark.gc.known import check_ready
+        from morag.spark.gc.sweep import check_sweep
 
-        run = Run(spark, arguments.run)
-        check_ready(run)
-        if not arguments.dry_run:
-            run = sweep(
-                spark, arguments.run, origin, action=_action(arguments), files=files, progress=tell
-            )
-        return _tell(run, _SWEEP if arguments.dry_run else "")
+        if arguments.dry_run:
+            run = Run(spark, arguments.run)
+            check_sweep(run, origin)
+            return _tell(run, "removed", _SWEEP)
+        run = sweep(
+            spark, arguments.run, origin, action=_action(arguments), files=files, progress=tell
+        )
+        return _tell(run, "removed")
 
 
 def _undo(arguments: argparse.Namespace) -> int:
@@ -228,27 +234,32 @@ def _undo(arguments: argparse.Namespace) -> int:
     with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import undo
 
-        return _tell(undo(spark, arguments.run, files=files, progress=tell))
+        return _tell(undo(spark, arguments.run, files=files, progress=tell), "undone")
 
 
 def _purge(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
     with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
         from morag.spark.gc import Run, purge
+        from morag.spark.gc.sweep import check_purge
 
-        run = Run(spark, arguments.run)
-        if not arguments.dry_run:
-            run = purge(spark, arguments.run, origin, files=files, progress=tell)
-        return _tell(run, _PURGE if arguments.dry_run else "")
+        if arguments.dry_run:
+            run = Run(spark, arguments.run)
+            check_purge(run, origin)
+            return _tell(run, "purged", _PURGE)
+        return _tell(purge(spark, arguments.run, origin, files=files, progress=tell), "purged")
 
 
 def _list(arguments: argparse.Namespace) -> int:
     with session_of(arguments) as spark:
         from morag.spark.gc import runs
 
-        for run in runs(spark, arguments.runs):
+        found = runs(spark, arguments.runs)
+        for run in found:
             steps = ", ".join(step.name for step in run.steps())
             sys.stdout.write(f"{run.path}  {steps}\n")
+        if not found:
+            sys.stderr.write(f"there are no runs in '{arguments.runs}'\n")
     return 0
 
 
@@ -289,16 +300,21 @@ def _action(arguments: argparse.Namespace) -> Action:
     return "delete" if arguments.delete else "quarantine"
 
 
-def _tell(run: Run, dry: str = "") -> int:
-    """What came of it, and what a dry run did not do; the exit code."""
+def _tell(run: Run, made: str, dry: str = "") -> int:
+    """What came of it, and what a dry run did not do; the exit code.
+
+    That is by the step that the command has made and by what it had to put back, not by what others
+    before it could not do: some of that stays so.
+    """
     from morag.spark.gc.tries import BAD
     from morag.spark.running import summed
 
     lines, code = [f"run {run.path}"], 0
-    judged = ("undone",) if run.has("undone") else _TRIED  # What was undone need not have worked.
+    judged = () if dry else (made,) if made == "undone" else (made, "rescued")
     if run.has("orphans"):
         (found,) = summed(run.orphans)
         lines.append(f"  orphans: {found.files} files, {size(found.bytes)}")
+        lines += _problems(run)
     for step in _TRIED:
         if run.has(step):
             for row in summed(run.tries(step).outcomes, "outcome"):
@@ -309,3 +325,17 @@ def _tell(run: Run, dry: str = "") -> int:
         lines.append(f"  this was a dry run: {dry}")
     sys.stdout.write("\n".join(lines) + "\n")
     return code
+
+
+def _problems(run: Run) -> list[str]:
+    told = {
+        "MISSING": "is missing",
+        "UNREADABLE": "cannot be read",
+        "ELSEWHERE": "is on stores that are not looked at: jobs handle disks and S3 only",
+    }
+    found = run.problems.select("role", "content_id").distinct().groupBy("role").count()
+    lines = [
+        f"  problems: metadata of {row['count']} contents {told[row.role]}"
+        for row in found.orderBy("role").collect()
+    ]
+    return [*lines, "  `morag spark gc show RUN --part problems` shows them"] if lines else []

@@ -12,7 +12,7 @@ from morag.spark.errors import CannotRun
 from morag.spark.opening import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -61,40 +61,53 @@ class LakeCatalog(Struct, frozen=True):
         """Let the catalog show another reference, as long as the `with` block."""
         setting = f"{_PREFIX}{self.name}.ref"
         before = self.settings.get("ref")
-        spark.conf.set(setting, ref)
-        load_again(spark)
+        used = _in_use(spark)
         try:
-            yield
+            spark.conf.set(setting, ref)
+            load_again(spark, used)
+            try:
+                yield
+            finally:
+                used = _in_use(spark)
         finally:
             if before is None:
                 spark.conf.unset(setting)
             else:
                 spark.conf.set(setting, before)
-            load_again(spark)
+            load_again(spark, used)
 
 
-def load_again(spark: SparkSession) -> None:
+def load_again(spark: SparkSession, used: Sequence[str] = ()) -> None:
     """Have the session make its catalogs anew when they are next used.
 
     It reads their settings only then. What it forgets beside them, the catalog and the namespace
-    in use, is set again; temporary views stay.
+    in use, is set again to what is in use or was `used`; temporary views stay.
     """
-    manager = _manager(spark)
-    catalog, namespace = manager.currentCatalog().name(), list(manager.currentNamespace())
-    manager.reset()
-    if not _uses(spark, catalog, *namespace):
-        _uses(spark, catalog)  # The namespace was made on the branch, and is not here.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, PySparkException  # Errors say how to get it.
 
-
-def _uses(spark: SparkSession, *names: str) -> bool:
-    """Whether what is named can be, and now is, in use."""
-    from pyspark.errors import AnalysisException  # Not at the top: errors say how to get PySpark.
-
+    used = used or _in_use(spark)
+    _manager(spark).reset()
     try:
-        spark.sql("USE " + ".".join(f"`{name.replace('`', '``')}`" for name in names))
-    except AnalysisException:
-        return False
-    return True
+        try:
+            _use(spark, *used)
+        except AnalysisException:  # The namespace was made on the branch, and is not here.
+            _use(spark, used[0])
+    except (PySparkException, Py4JError) as error:
+        raise CannotRun(
+            f"Catalog '{used[0]}' was in use and cannot be loaded again: now the session uses its "
+            "default catalog"
+        ) from error
+
+
+def _in_use(spark: SparkSession) -> list[str]:
+    """The catalog that names without one belong to, and the elements of the namespace."""
+    manager = _manager(spark)
+    return [manager.currentCatalog().name(), *manager.currentNamespace()]
+
+
+def _use(spark: SparkSession, *names: str) -> None:
+    spark.sql("USE " + ".".join(f"`{name.replace('`', '``')}`" for name in names))
 
 
 def _manager(spark: SparkSession) -> Any:

@@ -58,11 +58,16 @@ def diff(
     changed), or REPLACED, if the key holds another content by now. `history` and `operations` are
     explained at `Comparison`; what could not be read is told as the `problem` of its row. `files`
     are options of PyIceberg for reaching files, such as `s3.endpoint`. With `progress` the rows are
-    computed and kept before this returns, and else when they are asked for.
+    computed and kept before this returns; else it lists what differs, and metadata is read when the
+    rows are asked for.
     """
-    listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
-    compare = partial(_compare, Files(dict(files or {})))
-    return computed(spread(_paired(listed), compare, _DIFFERENCES), "diff", progress)
+
+    def build() -> DataFrame:
+        listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
+        compare = partial(_compare, Files(dict(files or {})))
+        return spread(_paired(listed), compare, _DIFFERENCES)
+
+    return computed(spark, build, "diff", progress)
 
 
 def changed_rows(
@@ -77,14 +82,16 @@ def changed_rows(
     progress: Telling | None = None,
 ) -> DataFrame:
     """The rows of one table that differ; see `rows_between`. A table that was renamed is found by
-    its new key. `progress` is what it is for `diff`."""
+    its new key. With `progress` the rows are computed and kept before this returns; else this finds
+    the data files that differ, and they are read when the rows are asked for."""
     with origin.open() as catalog:
         old, new = _table(catalog, from_ref, key), _table(catalog, to_ref, key)
         if old is None and new is not None:
             old = _renamed(catalog, from_ref, to_ref, new)
     if old is None and new is None:
         raise ContentNotFound(f"Neither '{from_ref}' nor '{to_ref}' has a table '{key}'", key)
-    return computed(rows_between(spark, old, new, on=on, files=files), "rows", progress)
+    build = partial(rows_between, spark, old, new, on=on, files=files)
+    return computed(spark, build, "rows", progress)
 
 
 def _paired(listed: DataFrame) -> DataFrame:

@@ -1,26 +1,16 @@
-"""Directories, as the paths of listed files name them."""
+"""The directories that listed files are in."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
-
-from morag.spark.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 # Of a path that was split at its slashes: `s3:`, nothing, and the bucket.
 _SCHEME_AND_HOST: Final = 3
-
-
-def listed_as(location: str) -> str:
-    """How the paths of the files below a directory begin: with no link in it, nor at its end."""
-    place = Place.of(location)
-    path = str(Path(place.path).resolve()) if place.is_local else place.path
-    return str(Place(place.scheme, place.host, path.rstrip("/")))
 
 
 def directories_above(path: str) -> Column:

@@ -26,7 +26,8 @@ _CHUNK_BYTES: Final = 1024**2
 
 
 class FoundFile(Struct, frozen=True):
-    """`modified_micros` is None where nobody tells: such a file never counts as old."""
+    """`modified_micros` is when it was written or came to be where it is; None where nobody tells:
+    such a file never counts as old."""
 
     path: str
     size_bytes: int
@@ -54,14 +55,20 @@ class Files(Struct, frozen=True):
 
     def find(self, location: str) -> FoundFile | None:
         """The file of exactly that name, if there is one."""
-        place = Place.of(location)
-        if place.is_local:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                found = Path(place.path).stat()
-                return _on_disk(place.path, found) if stat.S_ISREG(found.st_mode) else None
-            return None
-        info = self._system(place).get_file_info(place.inside)
-        return _elsewhere(info) if info.is_file else None
+        return self._find(Place.of(location))
+
+    def is_there(self, location: str) -> bool:
+        """Whether there is a file, whatever the name may mean."""
+        unreachable = None
+        for place in places_meant(location):
+            try:
+                if self._find(place) is not None:
+                    return True
+            except CannotRun as error:
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
+        return False
 
     def walk(self, location: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
         """All files below a directory. Links are neither followed nor found.
@@ -100,7 +107,18 @@ class Files(Struct, frozen=True):
         if place.is_local:
             Path(place.path).unlink()
         else:
+            # Arrow then writes an empty object that stands for the directory, and has no way to
+            # remove it. Listings take it for what it is.
             self._system(place).delete_file(place.inside)
+
+    def _find(self, place: Place) -> FoundFile | None:
+        if place.is_local:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = Path(place.path).stat()
+                return _on_disk(place.path, found) if stat.S_ISREG(found.st_mode) else None
+            return None
+        info = self._system(place).get_file_info(place.inside)
+        return _elsewhere(info) if info.is_file else None
 
     def _read(self, place: Place) -> bytes:
         with self._opened(place) as file:
@@ -170,7 +188,9 @@ def _walk_disk(top: Path, skipped: Callable[[str], bool]) -> Iterator[FoundFile]
 
 
 def _on_disk(path: str, found: stat_result) -> FoundFile:
-    return FoundFile(f"file://{path}", found.st_size, found.st_mtime_ns // 1000)
+    # Whoever copies or moves an old file to where it is to be committed brings its old time along.
+    came = max(found.st_mtime_ns, found.st_ctime_ns)
+    return FoundFile(f"file://{path}", found.st_size, came // 1000)
 
 
 def _elsewhere(info: FileInfo) -> FoundFile:

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
 from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView
 from morag.spark import lake
-from morag.spark.directories import directories_above, listed_as
+from morag.spark.directories import directories_above
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
+from morag.spark.places import listed_as
 from morag.spark.progress import computed
 from morag.spark.spread import spread
 from morag.spark.states import Size, described, size_of, snapshot_of, state_of
@@ -39,7 +40,10 @@ _LOOKED_AT: Final = (
     "status STRING, problem STRING, location STRING, manifest_list STRING, "
     "manifests ARRAY<STRING>, snapshots BIGINT, rows BIGINT, files BIGINT, bytes BIGINT"
 )
-_WITH_MANIFESTS: Final = f"{_LOOKED_AT}, manifest STRING, missing BIGINT, lost STRING"
+# `lost`: Which file is not there, or makes no sense; `unread`: which one cannot be reached.
+_WITH_MANIFESTS: Final = (
+    f"{_LOOKED_AT}, manifest STRING, missing BIGINT, lost STRING, unread STRING"
+)
 
 
 def report(
@@ -56,19 +60,23 @@ def report(
 
     `status` is OK; MISSING or UNREADABLE, for its metadata; or BROKEN, if files are lost that its
     current snapshot needs, which only a `deep` look tells: it reads all manifests and looks for
-    every data file. `problem` says more. `orphans` is a run of the garbage collector that has found
-    them; then each table is told how many are in its location. `rows`, `files` and `bytes` are the
-    current snapshot's, as its summary has them. With `progress` the report is computed and kept
-    before this returns, and else when it is asked for.
+    every data file. What that look cannot reach is UNREADABLE, too. `problem` says more. `orphans`
+    is a run of the garbage collector that has found them; then each table is told how many are in
+    its location. `rows`, `files` and `bytes` are the current snapshot's, as its summary has them.
+    With `progress` the report is computed and kept before this returns; else its last step is made
+    when the report is asked for: to read metadata, or, if `deep`, to look for data files.
     """
-    lake_files = Files(dict(files or {}))
-    entries = read_table(spark, origin, "entries", {} if ref is None else {"ref": ref})
-    wanted = entries.select("key", "content_type", "content_id", "content")
-    found = spread(wanted, partial(_look, lake_files), _LOOKED_AT)
-    checked = _with_missing(found, lake_files, deep).drop("manifest_list", "manifests")
-    told = _with_orphans(checked, orphans)
-    # Who keeps the report would else keep it in hundreds of parts, most of them empty.
-    return computed(told.coalesce(found.rdd.getNumPartitions()), "report", progress)
+
+    def build() -> DataFrame:
+        lake_files = Files(dict(files or {}))
+        entries = read_table(spark, origin, "entries", {} if ref is None else {"ref": ref})
+        wanted = entries.select("key", "content_type", "content_id", "content")
+        found = spread(wanted, partial(_look, lake_files), _LOOKED_AT)
+        checked = _with_missing(found, lake_files, deep).drop("manifest_list", "manifests")
+        # Who keeps the report would else keep it in hundreds of parts, most of them empty.
+        return _with_orphans(checked, orphans).coalesce(found.rdd.getNumPartitions())
+
+    return computed(spark, build, "report", progress)
 
 
 def totals(report: DataFrame) -> DataFrame:
@@ -151,7 +159,7 @@ def _looked_at_table(content: IcebergTable, files: Files) -> _Look:
 
 def _there(files: Files, *locations: str | None) -> _Look:
     for location in locations:
-        if location and files.find(location) is None:
+        if location and not files.is_there(location):
             raise FileNotFoundError(location)
     return _Look()
 
@@ -163,12 +171,14 @@ def _with_missing(found: DataFrame, files: Files, deep: bool) -> DataFrame:
     manifests = spread(found, partial(_manifests, files), _WITH_MANIFESTS)
     checked = spread(manifests, partial(_missing, files), _WITH_MANIFESTS)
     counted = checked.groupBy(*found.columns).agg(
-        F.sum("missing").alias("missing_files"), F.first("lost", ignorenulls=True).alias("lost")
+        F.sum("missing").alias("missing_files"),
+        *(F.first(name, ignorenulls=True).alias(name) for name in ("lost", "unread")),
     )
+    status = F.when(F.col("lost").isNotNull(), BROKEN).when(F.col("unread").isNotNull(), UNREADABLE)
     return counted.select(
         *(name for name in found.columns if name not in ("status", "problem")),
-        F.when(F.col("lost").isNotNull(), BROKEN).otherwise(F.col("status")).alias("status"),
-        F.coalesce("problem", "lost").alias("problem"),
+        status.otherwise(F.col("status")).alias("status"),
+        F.coalesce("problem", "lost", "unread").alias("problem"),
         "missing_files",
     ).select(*found.columns, "missing_files")
 
@@ -177,31 +187,45 @@ def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
     for table in tables:
         known, named, found = tuple(table), table["manifest_list"], table["manifests"]
         if named is None and not found:
-            yield (*known, None, None, None)
+            yield (*known, None, None, None, None)
             continue
         try:
             if named is not None:
                 found = list(lake.manifests(files, named))
-        except (CannotRun, OSError) as error:
-            yield (*known, None, 1, str(error))
+        except (FileNotFoundError, lake.Unreadable) as error:
+            yield (*known, None, 1, str(error), None)
             continue
-        yield (*known, None, 0, None)  # For a snapshot without manifests.
+        except (CannotRun, OSError) as error:
+            yield (*known, None, 0, None, str(error))
+            continue
+        yield (*known, None, 0, None, None)  # For a snapshot without manifests.
         for manifest in found:
-            yield (*known, manifest, 0, None)
+            yield (*known, manifest, 0, None, None)
 
 
 def _missing(files: Files, manifests: Rows) -> Iterator[tuple[Any, ...]]:
     for row in manifests:
-        manifest, missing, lost = row["manifest"], row["missing"], row["lost"]
-        if manifest is not None:
+        if row["manifest"] is None:
+            yield tuple(row)
+        else:
+            yield (*tuple(row)[:-3], *_looked_for(files, row["manifest"]))
+
+
+def _looked_for(files: Files, manifest: str) -> tuple[int, str | None, str | None]:
+    """Of the files of a manifest: how many are missing, one of these, and one out of reach."""
+    missing, lost, unread = 0, None, None
+    try:
+        for _, path in lake.data_files(files, manifest):
             try:
-                for _, path in lake.data_files(files, manifest):
-                    if files.find(path) is None:
-                        missing += 1
-                        lost = lost or f"'{path}' is missing"
+                if not files.is_there(path):
+                    missing, lost = missing + 1, f"'{path}' is missing"
             except (CannotRun, OSError) as error:
-                missing, lost = missing + 1, str(error)
-        yield (*tuple(row)[:-3], manifest, missing, lost)
+                unread = str(error)
+    except (FileNotFoundError, lake.Unreadable) as error:
+        missing, lost = missing + 1, str(error)
+    except (CannotRun, OSError) as error:
+        unread = str(error)
+    return missing, lost, unread
 
 
 def _with_orphans(found: DataFrame, run: Run | None) -> DataFrame:

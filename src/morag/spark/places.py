@@ -89,9 +89,11 @@ def spellings(location: str) -> set[str]:
     return found
 
 
-def real(location: str) -> str:
-    """The one spelling that listings use for a file or a directory."""
-    return _spelling(Place.of(location))
+def listed_as(directory: str) -> str:
+    """How the paths of the files below a directory begin: with no link in it, nor at its end."""
+    place = Place.of(directory)
+    path = str(Path(place.path).resolve()) if place.is_local else place.path
+    return str(Place(place.scheme, place.host, path.rstrip("/")))
 
 
 def _spelling(place: Place) -> str:

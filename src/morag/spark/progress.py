@@ -94,15 +94,18 @@ def watched(
                 context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it.
 
 
-def computed(frame: DataFrame, stage: str, tell: Telling | None) -> DataFrame:
-    """The same rows, computed now and kept for later, if there is somebody to tell how it goes.
+def computed(
+    spark: SparkSession, build: Callable[[], DataFrame], stage: str, tell: Telling | None
+) -> DataFrame:
+    """What is built, computed now and kept for later, if there is somebody to tell how it goes.
 
-    Otherwise nothing is done before somebody wants the rows.
+    Otherwise its last step waits until somebody wants the rows. Not all of it does: to run Python
+    over rows that were shuffled, Spark has to shuffle them while it is being built.
     """
     if tell is None:
-        return frame
-    with watched(frame.sparkSession, stage, tell):
-        kept = frame.persist()
+        return build()
+    with watched(spark, stage, tell):
+        kept = build().persist()
         kept.count()
     return kept
 

@@ -6,9 +6,9 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from morag.client import OutcomeUnknown
+from morag.client import OutcomeUnknown, ServerUnreachable, UnexpectedAnswer
 from morag.client.places import NO_ANCESTOR
-from morag.errors import MoragError, ReferenceAlreadyExists, ReferenceConflict
+from morag.errors import MoragError, ReferenceAlreadyExists, ReferenceConflict, StoreBusy
 from morag.model.meta import CommitMeta
 from morag.spark.catalogs import LakeCatalog
 from morag.spark.errors import CannotRun
@@ -48,7 +48,8 @@ class Draft:
         self.start = start
         """The commit where the branch began."""
         self.is_asked_for = False
-        """Whether the catalog was told to publish it. What it did is known once it has answered."""
+        """Whether the catalog was told to publish it, and has not refused. What it did is known
+        once it has answered."""
         self.published: str | None = None
         """The commit of `into` that has the work, once it is known to have it."""
         self.outcome = f"Branch '{name}' is being worked on"
@@ -79,6 +80,8 @@ def branch(
     `catalog` is needed where the session has several Nessie catalogs, `origin` where the server is
     not simply the one of the catalog's `uri`.
     """
+    if isinstance(checks, str):
+        raise CannotRun("Checks are a list; write checks=[...], also for a single one")
     if name == into:
         raise CannotRun(f"Branch '{name}' cannot be published into itself: name another one")
     lake = LakeCatalog.of(spark, catalog)
@@ -92,7 +95,7 @@ def branch(
                 if not keep:
                     _remove(repository, draft, audited)
         except BaseException as error:
-            draft.outcome = _left(draft, lake.name, error)
+            draft.outcome = _left(draft, lake.name)
             error.add_note(draft.outcome)
             raise
         finally:
@@ -130,10 +133,12 @@ def _audited(
 
 def _finding(spark: SparkSession, check: Check) -> str | None:
     rows = spark.sql(check) if isinstance(check, str) else check(spark)
-    found = [] if rows is None else rows.limit(_SHOWN_ROWS + 1).collect()
+    name = check if isinstance(check, str) else getattr(check, "__name__", repr(check))
+    if rows is None:  # Somebody has forgotten the `return`.
+        raise CannotRun(f"Check '{name}' returned no DataFrame: nobody knows what it has found")
+    found = rows.limit(_SHOWN_ROWS + 1).collect()
     if not found:
         return None
-    name = check if isinstance(check, str) else getattr(check, "__name__", repr(check))
     shown = ", ".join(str(row.asDict()) for row in found[:_SHOWN_ROWS])
     more = " and more" if len(found) > _SHOWN_ROWS else ""
     return f"Check '{' '.join(name.split())}' found {shown}{more}"
@@ -149,14 +154,18 @@ def _publish(
         return
     is_empty = repository.references.get(into).hash == NO_ANCESTOR
     draft.is_asked_for = True
-    if is_empty:
-        # Nothing to merge with yet. It must still be so when it becomes what the branch is.
-        repository.references.assign(into, f"{name}@{audited}", expected=NO_ANCESTOR)
-        draft.published = audited
-    else:
-        meta = None if message is None else CommitMeta(message=message)
-        merged = repository.merge(f"{name}@{audited}", into, meta=meta)
-        draft.published = merged.resultant_target_hash
+    try:
+        if is_empty:
+            # Nothing to merge with yet. It must still be so when it becomes what the branch is.
+            repository.references.assign(into, f"{name}@{audited}", expected=NO_ANCESTOR)
+            draft.published = audited
+        else:
+            meta = None if message is None else CommitMeta(message=message)
+            merged = repository.merge(f"{name}@{audited}", into, meta=meta)
+            draft.published = merged.resultant_target_hash
+    except MoragError as error:
+        draft.is_asked_for = not _is_refusal(error)
+        raise
     draft.outcome = f"Branch '{name}' is published: '{into}' is at {draft.published}"
 
 
@@ -170,11 +179,21 @@ def _remove(repository: Repository | Client, draft: Draft, audited: str) -> None
         draft.outcome += f"; branch '{draft.name}' could not be deleted: {error}"
 
 
-def _left(draft: Draft, catalog: str, error: BaseException) -> str:
+def _is_refusal(error: MoragError) -> bool:
+    """Whether the change was certainly not made. Of what fails inside a server, or on the way back
+    from it, nobody can tell."""
+    if isinstance(error, ServerUnreachable):
+        return not isinstance(error, OutcomeUnknown)
+    if isinstance(error, StoreBusy):
+        return False
+    status = error.http_status if isinstance(error, UnexpectedAnswer) else error.status
+    return 400 <= status < 500
+
+
+def _left(draft: Draft, catalog: str) -> str:
     if draft.published is not None:
         return draft.outcome
-    is_refusal = isinstance(error, MoragError) and not isinstance(error, OutcomeUnknown)
-    if draft.is_asked_for and not is_refusal:
+    if draft.is_asked_for:
         return (
             f"Whether branch '{draft.name}' was merged is not known: look at the log of "
             f"'{draft.into}' before you do it again"

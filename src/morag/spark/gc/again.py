@@ -36,9 +36,8 @@ def mark_again(run: Run, origin: Origin, files: Files, prefix: str) -> DataFrame
     moved = _moved(run, roots)
     if not moved:
         return frame_of(run.spark, [], FOUND)
-    made = run.make(
-        f"{prefix}-contents", lambda: contents_of(run.spark, origin, moved, whole=False)
-    )
+    starts = frame_of(run.spark, [root.row() for root in moved], ROOTS)
+    made = run.make(f"{prefix}-contents", lambda: contents_of(origin, starts, whole=False))
     snapshots = run.plan.snapshots
     new = live_metadata(made, snapshots).subtract(live_metadata(run.contents, snapshots))
     found = expand(run, new, Behind(files.options, plan=run.plan), prefix, anew=True)

@@ -15,6 +15,7 @@ from morag.spark.gc.busy import alone
 from morag.spark.gc.expand import expand, live_metadata
 from morag.spark.gc.homes import find_homes
 from morag.spark.gc.kept import kept_files
+from morag.spark.gc.known import check_quarantine
 from morag.spark.gc.listing import find_locations, listed
 from morag.spark.gc.mark import contents_of
 from morag.spark.gc.orphans import find_orphans
@@ -24,7 +25,7 @@ from morag.spark.gc.policies import Policies
 from morag.spark.gc.records import Run
 from morag.spark.gc.roots import ROOTS, find_roots
 from morag.spark.gc.sweep import sweep
-from morag.spark.places import Place, real
+from morag.spark.places import Place, listed_as
 from morag.spark.spread import frame_of
 from morag.versions.world import World
 
@@ -75,7 +76,8 @@ def collect(
     that it belongs to.
 
     Nothing is removed on a dry run: `sweep` the run later, as it is. Else the files are moved into
-    the `quarantine`, by default on their own disk or in their own bucket.
+    the `quarantine`, by default on their own disk or in their own bucket. One that is a directory
+    is for files on disk, and one on S3 for files on S3.
     `files` are options of PyIceberg for reaching files, such as `s3.endpoint`.
     """
     world = world or World()
@@ -98,7 +100,7 @@ def collect(
         dropped=dropped,
         locations=tuple(_checked_location(each) for each in locations),
         ignore_missing=ignore_missing,
-        quarantine=None if quarantine is None else real(quarantine),
+        quarantine=None if quarantine is None else listed_as(quarantine),
         records=_records(directory),
     )
     run = Run.start(spark, directory, plan, progress, world)
@@ -132,10 +134,11 @@ def _go_on(
     with alone(run, "collect"):
         check_own(run, origin)
         run.once("refs", partial(_roots, run, origin))
-        run.once("contents", lambda: contents_of(run.spark, origin, run.roots(), whole=whole))
+        run.once("contents", lambda: contents_of(origin, run.read("refs"), whole=whole))
         needed = expand(run, live_metadata(run.contents, run.plan.snapshots), lake, "live")
         run.once("homes", partial(find_homes, run, lake))
         run.once("locations", partial(find_locations, run))
+        check_quarantine(run)
         run.once("listed", partial(listed, run, lake))
         run.once("live-kept", partial(kept_files, run, needed, run.read("listed")))
         run.once("orphans", partial(find_orphans, run))
@@ -159,7 +162,7 @@ def _config(catalog: Client | Repository) -> GarbageCollectorConfig | None:
 
 def _records(directory: str) -> str:
     try:
-        return real(directory)
+        return listed_as(directory)
     except CannotRun:
         return directory  # Spark may know more places than we do.
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
 from morag.spark import lake
-from morag.spark.directories import listed_as
 from morag.spark.errors import CannotRun
 from morag.spark.gc.guesses import surroundings
 from morag.spark.gc.records import EXPANDED, union
-from morag.spark.places import spellings
+from morag.spark.places import listed_as, spellings
 from morag.spark.spread import spread
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def _guarded(
 ) -> Iterator[tuple[Any, ...]]:
     """What was read, or a row that says why not: one bad file must not hide the others."""
     if not _spellings(path):
-        yield "ELSEWHERE", None, path, None, None, id
+        yield "ELSEWHERE", None, path, None, "jobs handle disks and S3 only", id
         return
     try:
         yield from read()

@@ -45,6 +45,11 @@ def write(spark: SparkSession, path: str, text: bytes) -> None:
         raise CannotRun(f"'{path}' cannot be written")
 
 
+def is_file(spark: SparkSession, path: str) -> bool:
+    system, found = _file_system(spark, path)
+    return bool(system.exists(found) and system.getFileStatus(found).isFile())
+
+
 def create(spark: SparkSession, path: str, text: bytes) -> bool:
     """Write a file unless there is one. Of several that try at once one succeeds, as far as the
     file system has it so: HDFS and disks do, and of S3 those versions that know conditions."""

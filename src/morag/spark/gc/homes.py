@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
 from morag.spark import lake
-from morag.spark.directories import listed_as
 from morag.spark.errors import CannotRun
 from morag.spark.gc.guesses import own_directory
 from morag.spark.gc.records import union
-from morag.spark.places import Place
+from morag.spark.places import Place, listed_as
 from morag.spark.spread import spread
 
 if TYPE_CHECKING:

@@ -13,19 +13,17 @@ from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView, 
 from morag.model.operations import Put
 from morag.model.refspecs import RefSpec
 from morag.model.times import parse_instant
-from morag.spark.gc.roots import ROOTS
-from morag.spark.spread import frame_of, mapped, spread
+from morag.spark.spread import mapped, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from morag.client import Client
     from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.model.listed import LogEntry
-    from morag.spark.gc.roots import Root
     from morag.spark.opening import Origin
     from morag.spark.spread import Rows
     from morag.versions.repository import Repository
@@ -40,24 +38,23 @@ _CONTENTS: Final = (
 )
 
 
-def contents_of(spark: SparkSession, origin: Origin, roots: list[Root], whole: bool) -> DataFrame:
+def contents_of(origin: Origin, roots: DataFrame, *, whole: bool) -> DataFrame:
     """The contents in the history of the roots, each once, and whether anything holds it live.
 
     Where not the whole history is wanted, what is not live is left out.
     """
-    commits = _commits(spark, origin, roots, whole)
+    commits = _commits(origin, roots, whole)
     found = spread(_units(commits), partial(_read_units, origin), _CONTENTS)
     return found.groupBy("content_id", "type", "location", "snapshot_id").agg(
         F.max("key").alias("key"), F.max("live").alias("live")
     )
 
 
-def _commits(spark: SparkSession, origin: Origin, roots: list[Root], whole: bool) -> DataFrame:
+def _commits(origin: Origin, roots: DataFrame, whole: bool) -> DataFrame:
     """Each commit once, with the place of it in the history of one of its roots."""
     # Few parts: roots that share their history share the walk, if one task has them.
-    parts = max(1, min(len(roots), spark.sparkContext.defaultParallelism))
-    rows = frame_of(spark, [root.row() for root in roots], ROOTS)
-    walked = mapped(rows.repartition(parts), partial(_walk, origin, whole), _COMMITS)
+    parts = max(1, min(roots.count(), roots.sparkSession.sparkContext.defaultParallelism))
+    walked = mapped(roots.repartition(parts), partial(_walk, origin, whole), _COMMITS)
     return (
         walked.groupBy("commit")
         .agg(

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
-from morag.spark.gc.records import union
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 def find_orphans(run: Run) -> DataFrame:
     """Listed, not live, and old enough: an exact join on the executors, however many there are."""
     old = run.read("listed").where(F.col("modified_micros") < run.plan.newest_micros)
-    return without(old, union([run.live, run.read("live-kept")]))
+    return without(old, run.live)
 
 
 def without(frame: DataFrame, found: DataFrame) -> DataFrame:

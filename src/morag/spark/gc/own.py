@@ -39,7 +39,7 @@ def check_own(run: Run, origin: Origin) -> None:
 def _tellers(roots: list[Root], default_branch: str) -> list[Root]:
     """The default branch, if it had commits: a copy of the catalog that is older than the run knows
     old tags, but not that."""
-    told = [root for root in roots if root.cutoff is not None and root.hash != NO_ANCESTOR]
+    told = [root for root in roots if root.hash != NO_ANCESTOR]
     return [root for root in told if root.root == default_branch] or told
 
 

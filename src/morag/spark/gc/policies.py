@@ -39,7 +39,10 @@ class Cutoff(Struct, frozen=True):
             if ago < 0:
                 raise BadRequest(f"'{text}' is in the future")
             return cls(since_nanos=now_nanos - ago)
-        return cls(since_nanos=parse_instant(text))
+        since = parse_instant(text)
+        if since > now_nanos:
+            raise BadRequest(f"'{text}' is in the future")
+        return cls(since_nanos=since)
 
 
 class Policies(Struct, frozen=True):
@@ -98,6 +101,6 @@ def _parsed(policy: str, now_nanos: int, where: str) -> Cutoff:
     except BadRequest:
         raise CannotRun(
             f"Cut-off policy '{policy}'{where} must be NONE, a number of commits, a duration such "
-            "as P30D or PT12H, or a time such as 2011-12-03T10:15:30Z; correct it, also in the "
-            "repository's configuration"
+            "as P30D or PT12H, or a time in the past such as 2011-12-03T10:15:30Z; correct it, "
+            "also in the repository's configuration"
         ) from None

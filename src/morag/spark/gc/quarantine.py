@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from morag.spark.errors import CannotRun
 from morag.spark.files import Files
 from morag.spark.gc.plan import QUARANTINE, Plan
+from morag.spark.moving import remove_halves
 from morag.spark.places import Place, spellings
 
 if TYPE_CHECKING:
@@ -50,15 +51,19 @@ def doom(plan: Plan, rows: Rows) -> Iterator[tuple[Any, ...]]:
 
 
 def remove(files: Files, action: Action, newest: int, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    """Those that are older than `newest` go: others were written anew since they were found."""
+    """Those that are older than `newest` go: others were written anew since they were found, or
+    came from elsewhere."""
 
     def removed(path: str, quarantined: str) -> Outcome:
         found = files.find(path)
+        if found is None and files.find(quarantined) is not None:
+            return "QUARANTINED", ""
+        if found is None and not _is_in_reach(path):
+            return "FAILED", "its directory is not there either: is the lake where it was?"
         if found is None:
-            there = files.find(quarantined) is not None
-            return ("QUARANTINED", "") if there else ("GONE", "")
+            return "GONE", ""
         if found.modified_micros is None or found.modified_micros >= newest:
-            return "CHANGED", "somebody has written it anew"
+            return "CHANGED", "somebody has written it anew or brought it here"
         if action == "delete":
             files.delete(path)
             return "DELETED", ""
@@ -81,14 +86,22 @@ def restore(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
 
 
 def purge(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    directories: set[str] = set()
+
     def purged(path: str, quarantined: str) -> Outcome:
+        directories.add(quarantined.rpartition("/")[0])
         if files.find(quarantined) is None:
             return "GONE", ""
         files.delete(quarantined)
         _tidy(quarantined)
         return "PURGED", ""
 
-    return _each(rows, purged)
+    yield from _each(rows, purged)
+    for place in map(Place.of, directories):
+        if place.is_local:
+            with suppress(OSError):  # It does no harm, and the files themselves are gone.
+                remove_halves(Path(place.path))
+            _tidy(f"{place}/half")
 
 
 def _each(rows: Rows, work: Callable[[str, str], Outcome]) -> Iterator[tuple[Any, ...]]:
@@ -105,6 +118,13 @@ def _outcome(work: Callable[[], Outcome]) -> Outcome:
             return work()
     except (OSError, CannotRun) as error:
         return "FAILED", str(error)
+
+
+def _is_in_reach(path: str) -> bool:
+    """Whether a file that is not there was removed: a disk may not be mounted. On S3 that shows by
+    an error."""
+    place = Place.of(path)
+    return not place.is_local or Path(place.path).parent.is_dir()
 
 
 def _tidy(quarantined: str) -> None:

@@ -77,6 +77,8 @@ class Run:
         progress: Telling | None,
         world: World,
     ) -> Run:
+        if facts.is_file(spark, directory):
+            raise CannotRun(f"'{directory}' is a file; name a directory for the records of runs")
         path = f"{directory.rstrip('/')}/{plan.id}"
         facts.write(spark, f"{path}/{_PLAN}", msgspec.json.format(msgspec.json.encode(plan)))
         return cls(spark, path, progress, world)
@@ -93,13 +95,18 @@ class Run:
 
     @property
     def live(self) -> DataFrame:
-        """The files that something live needs, by `kind`, in all spellings of their `path`."""
-        return self._expanded("FILE")
+        """The files that something live needs, by `kind`, in all spellings of their `path`.
+
+        Those of the kind `kept` are not named by anything that could be read, and stay because of
+        where they are: their `detail`.
+        """
+        return union([self._expanded("FILE"), self.read("live-kept")])
 
     @property
     def problems(self) -> DataFrame:
-        """Metadata of live contents that is not there or cannot be read."""
-        return self._expanded("MISSING", "UNREADABLE")
+        """Metadata of live contents that is not there, cannot be read, or is not looked for since
+        it is on a store of a kind that jobs do not know."""
+        return self._expanded("MISSING", "UNREADABLE", "ELSEWHERE")
 
     @property
     def removed(self) -> DataFrame:
@@ -107,8 +114,9 @@ class Run:
         return self.tries("removed").outcomes
 
     def roots(self) -> list[Root]:
-        """The references that the run started from. There are as many rows as references."""
-        return [Root.of(row) for row in self.read("refs").collect()]
+        """The references that the run started from, without where others once were: of those the
+        step has one for every reference that was ever dropped or moved."""
+        return [Root.of(row) for row in self.read("refs").where("live").collect()]
 
     def steps(self) -> list[Step]:
         """The steps that were made, in their order."""

@@ -13,7 +13,6 @@ knows its hash, nor that it was merged.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from morag.spark.gc.rescue import among, rescue
 from morag.spark.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -59,9 +58,9 @@ def sweep(
     if action not in ("quarantine", "delete"):
         raise CannotRun(f"Orphans can be put in 'quarantine' or 'delete'd, but not '{action}'")
     lake = Files(dict(files or {}))
-    with _at_work(Run(spark, path, progress), "sweep", origin) as run:
-        check_ready(run)
-        _refuse_undone(run)
+    run = Run(spark, path, progress)
+    with alone(run, "sweep"):
+        check_sweep(run, origin)
         plan = run.plan
         live = rescue(run, origin, lake, "removed")  # An earlier try may have been stopped.
         # Written before anything moves: `undo` goes by it.
@@ -84,7 +83,8 @@ def undo(
 ) -> Run:
     """Put back everything that a run has in quarantine. What is in place already stays there."""
     lake = Files(dict(files or {}))
-    with _at_work(Run(spark, path, progress), "undo") as run:
+    run = Run(spark, path, progress)
+    with alone(run, "undo"):
         if not run.has("doomed"):
             raise CannotRun(f"The run '{path}' has moved nothing: there is nothing to undo")
         run.begin("undone")
@@ -105,22 +105,28 @@ def purge(
     What does so while files are being deleted is lost.
     """
     lake = Files(dict(files or {}))
-    with _at_work(Run(spark, path, progress), "purge", origin) as run:
-        if not run.has("removed"):
-            raise CannotRun(f"The run '{path}' has moved nothing yet; sweep it first")
-        _refuse_undone(run)
+    run = Run(spark, path, progress)
+    with alone(run, "purge"):
+        check_purge(run, origin)
         live = rescue(run, origin, lake, "purged")
         moved = among(run.read("doomed"), run.removed.where("outcome = 'QUARANTINED'"))
         _try(run, "purged", without(moved, live), partial(quarantine.purge, lake))
     return run
 
 
-@contextmanager
-def _at_work(run: Run, job: str, origin: Origin | None = None) -> Iterator[Run]:
-    with alone(run, job):
-        if origin is not None:
-            check_own(run, origin)
-        yield run
+def check_sweep(run: Run, origin: Origin) -> None:
+    """Refuse what `sweep` would refuse. Nothing is changed."""
+    check_own(run, origin)
+    check_ready(run)
+    _refuse_undone(run)
+
+
+def check_purge(run: Run, origin: Origin) -> None:
+    """Refuse what `purge` would refuse. Nothing is changed."""
+    check_own(run, origin)
+    if not run.has("removed"):
+        raise CannotRun(f"The run '{run.path}' has moved nothing yet; sweep it first")
+    _refuse_undone(run)
 
 
 def _refuse_undone(run: Run) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from morag.model.content import DeltaLakeTable, IcebergTable, IcebergView
+from morag.model.content import DeltaLakeTable, IcebergTable, IcebergView, type_name
 from morag.model.keys import ContentKey
 from morag.model.times import parse_instant
 
@@ -73,7 +73,7 @@ def content_columns(
         return lambda: [getattr(c, attribute) if isinstance(c, kinds) else None for c in contents]
 
     return {
-        f"{prefix}content_type": lambda: [None if c is None else type_of(c) for c in contents],
+        f"{prefix}content_type": lambda: [None if c is None else type_name(c) for c in contents],
         f"{prefix}content_id": lambda: [None if c is None else c.id for c in contents],
         f"{prefix}metadata_location": lambda: [
             None if c is None or isinstance(c, DeltaLakeTable)
@@ -89,10 +89,6 @@ def content_columns(
             None if c is None else _json(c).decode() for c in contents
         ],
     }  # fmt: skip
-
-
-def type_of(content: Content) -> str:
-    return str(content.__struct_config__.tag)
 
 
 def micros(instant: str | None) -> int | None:

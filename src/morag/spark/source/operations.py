@@ -12,6 +12,7 @@ from morag.model.content import Content, check_content
 from morag.model.keys import ContentKey, check_key
 from morag.model.operations import Delete, Put
 from morag.spark.errors import CannotRun
+from morag.spark.source.schemas import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,6 +31,9 @@ _FIELDS: Final = {
 }
 """The columns that content can be given by, where a row has no JSON for it."""
 
+_KNOWN: Final = {"sequence", *TABLES["operations"]}
+"""What the log tells of operations, too, so that they can be written elsewhere as they are."""
+
 _TABLE: Final = "ICEBERG_TABLE"
 _UNPARTITIONED: Final = {"schemaId": 0, "specId": 0, "sortOrderId": 0}
 
@@ -42,7 +46,7 @@ class Wish(Struct, frozen=True):
 
 
 def check_columns(schema: StructType) -> None:
-    """Refuse rows that could not say which key they mean."""
+    """Refuse rows that could not say which key they mean, and columns that would mean nothing."""
     columns = {field.name.lower(): field.dataType for field in schema.fields}
     key = columns.get("key")
     if not (isinstance(key, ArrayType) and isinstance(key.elementType, StringType)):
@@ -50,6 +54,12 @@ def check_columns(schema: StructType) -> None:
             "Rows to commit need a column 'key' of type array<string>, such as array('sales', "
             "'orders'); they say what it shall hold by 'content' (JSON) or by "
             f"{', '.join(_FIELDS)}; and 'operation' is PUT or DELETE"
+        )
+    unknown = sorted(columns.keys() - _KNOWN)
+    if unknown:
+        raise CannotRun(
+            f"Column '{unknown[0]}' of the rows to commit means nothing: they have 'key', "
+            f"'operation' (PUT or DELETE), 'sequence', and 'content' (JSON) or {', '.join(_FIELDS)}"
         )
     if "sequence" in columns and not isinstance(columns["sequence"], IntegralType):
         raise CannotRun("Column 'sequence' must be of whole numbers: the highest one counts")
