@@ -140,7 +140,9 @@ def show(
 ) -> None:
     """The rows as they were asked for. Only those that are shown come to this process."""
     if arguments.output is not None:
-        _write(frame, arguments.output)
+        from morag.spark.running import written
+
+        written(frame, arguments.output)
         sys.stderr.write(f"written to {arguments.output}\n")
         return
     rows = frame.limit(arguments.limit + 1).collect()
@@ -148,18 +150,6 @@ def show(
     sys.stdout.write(json_lines(shown) if arguments.json else text(shown))
     if len(rows) > arguments.limit:
         sys.stderr.write(f"only the first {arguments.limit}: see --limit and --output\n")
-
-
-def _write(frame: DataFrame, path: str) -> None:
-    """To a new place only: whatever is there may be somebody's."""
-    from pyspark.errors import AnalysisException
-
-    try:
-        frame.write.mode("errorifexists").parquet(path)
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_ALREADY_EXISTS":
-            raise
-        raise Misuse(f"--output '{path}' exists already; name another path") from error
 
 
 def options_of_files(arguments: argparse.Namespace) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What commands need around a job: a session for it, and sums of what it found."""
+"""What commands need around a job: a session for it, sums of what it found, and a place for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
 
+from morag.spark.errors import CannotRun
 from morag.spark.session import session
 
 if TYPE_CHECKING:
@@ -50,3 +52,13 @@ def summed(files: DataFrame, *by: str) -> list[Row]:
     size_bytes = F.coalesce(F.sum("size_bytes"), F.lit(0))
     sums = files.groupBy(*by).agg(F.count(F.lit(1)).alias("files"), size_bytes.alias("bytes"))
     return (sums.orderBy(*by) if by else sums).collect()
+
+
+def written(frame: DataFrame, path: str) -> None:
+    """The rows as Parquet, at a new place only: whatever is at another may be somebody's."""
+    try:
+        frame.write.mode("errorifexists").parquet(path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_ALREADY_EXISTS":
+            raise
+        raise CannotRun(f"'{path}' exists already; name another path") from error
