@@ -110,7 +110,7 @@ def test_a_store_in_use(tmp_path: Path) -> None:
     ("arguments", "advice"),
     [
         (("--store", "nonsense"), "is not a store URL; write for example rocksdb:./data"),
-        (("--store", "mongodb://host"), "No backend is installed for 'mongodb:'"),
+        (("--store", "elephant://host"), "No backend is installed for 'elephant:'"),
         (("--host", "no.such.host.invalid"), "give an address of this machine by --host"),
         (("--host", "192.0.2.1"), "give an address of this machine by --host"),
         (("--tls-cert", "missing.pem"), "--tls-cert and --tls-key name PEM files"),

@@ -233,6 +233,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(
     assert "an address that the driver and all executors reach" in line
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(_PATIENCE_SECONDS)

@@ -139,6 +139,7 @@ def test_what_comes_to_life_while_files_move_is_put_back(scene: Scene) -> None:
     assert {row.outcome for row in run.read("rescued").collect()} == {"RESTORED"}
 
 
+@pytest.mark.long
 def test_what_cannot_be_put_back_is_told_and_keeps_nothing_else_away(scene: Scene) -> None:
     scene.lake.make("db.t")
     old = scene.catalog.references.get("main").hash
@@ -177,6 +178,7 @@ def test_what_cannot_be_put_back_is_told_and_keeps_nothing_else_away(scene: Scen
     assert _outcomes(run.tries("rescued").outcomes)["FAILED"] == 0
 
 
+@pytest.mark.long
 def test_what_is_deleted_while_it_comes_to_life_is_told(scene: Scene) -> None:
     scene.lake.make("db.t", rows=0)
     old = scene.catalog.references.get("main").hash
@@ -191,6 +193,7 @@ def test_what_is_deleted_while_it_comes_to_life_is_told(scene: Scene) -> None:
         scene.collect(cutoff="1", dry_run=False, action="delete", progress=race)
 
 
+@pytest.mark.long
 def test_every_try_is_recorded_and_takes_on_what_others_have_left(scene: Scene) -> None:
     scene.lake.make("db.t")
     scene.lake.drop("db.t")

@@ -93,6 +93,7 @@ def test_a_first_batch_that_failed_is_repeated_as_it_was(branch: Branch, follow:
     assert follow.messages == ["b"]
 
 
+@pytest.mark.long
 def test_queries_that_fail_at_random_deliver_every_commit_once(
     branch: Branch, follow: Follow
 ) -> None:
