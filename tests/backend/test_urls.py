@@ -159,3 +159,13 @@ def test_a_url_and_a_setting_that_contradict_each_other_are_refused() -> None:
         morag.open("memory:?repository=one", Settings(repository_id="two"))
     with morag.open("memory:?repository=one", Settings(repository_id="one")) as same:
         assert same.settings.repository_id == "one"
+
+
+def test_a_number_is_above_zero_and_within_its_bound() -> None:
+    assert StoreUrl.parse("x:").number("seconds", 2.5) == 2.5
+    assert StoreUrl.parse("x:?seconds=10").number("seconds", 2.5, most=10) == 10
+    for text in ("0", "-1", "soon", "", "inf", "nan", "11"):
+        with pytest.raises(StoreUrlInvalid, match=r"'seconds'.* above 0 and up to 10"):
+            StoreUrl.parse(f"x:?seconds={text}").number("seconds", 2.5, most=10)
+    with pytest.raises(StoreUrlInvalid, match=r"above 0$"):
+        StoreUrl.parse("x:?seconds=inf").number("seconds", 2.5)

@@ -16,6 +16,7 @@ from morag.spark.opening import Origin
 from tests.serving import Served
 from tests.spark.branches import Branch
 from tests.spark.lake import Lake
+from tests.spark.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,3 +89,10 @@ def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
     assert origin.store is not None
     with morag.open(origin.store) as repository:
         yield Lake(repository, (tmp_path / "lake").as_uri())
+
+
+@pytest.fixture
+def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(spark, tmp_path)
+    yield made
+    made.close()

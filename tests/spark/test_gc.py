@@ -21,20 +21,11 @@ from tests.spark.lake import ROWS
 from tests.spark.scene import Scene, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from morag.spark.progress import Progress
 
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
-
-
-@pytest.fixture
-def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(spark, tmp_path)
-    yield made
-    made.close()
 
 
 def test_policies_grace_snapshots_and_locations_are_as_asked_for(scene: Scene) -> None:

@@ -14,20 +14,9 @@ from morag.spark import CannotRun
 from tests.spark.scene import Scene, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
     from morag.spark.progress import Progress
 
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
-
-
-@pytest.fixture
-def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(spark, tmp_path)
-    yield made
-    made.close()
 
 
 def test_live_contents_that_are_not_icebergs_keep_all_their_files(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
@@ -14,21 +14,9 @@ from morag.spark.gc.listing import found_below
 from tests.spark.buckets import bucket, put
 from tests.spark.scene import Scene, paths
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
 
 _LISTED = Row("path", "size_bytes", "modified_micros", "location")
-
-
-@pytest.fixture
-def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(spark, tmp_path)
-    yield made
-    made.close()
 
 
 def test_dropped_tables_are_looked_for_only_where_nobody_else_is(scene: Scene) -> None:

@@ -39,6 +39,19 @@ class Reopening:
         return cast("FullBackend", open_backend(self._url))
 
 
+@pytest.fixture
+def reopen(url: str) -> Iterator[Reopening]:
+    """Of the `url` that the tests of an engine have as a fixture."""
+    reopening = Reopening(url)
+    yield reopening
+    reopening.backend.close()
+
+
+@pytest.fixture
+def backend(reopen: Reopening) -> FullBackend:
+    return reopen.backend
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     with postgres() as server:

@@ -37,7 +37,6 @@ from morag.testing.backend_contract import (
     read,
 )
 from morag.wire import bytes_field, int_field
-from tests.stores.conftest import Reopening
 from tests.stores.proxy import Faults, Proxy
 
 if TYPE_CHECKING:
@@ -73,16 +72,6 @@ class SqlServer(Protocol):
 
 class OnSqlServer(DurableBackendContract, AppliesWithLogContract):
     """Needs the fixtures `server`, `database` and `url`."""
-
-    @pytest.fixture
-    def reopen(self, url: str) -> Iterator[Reopening]:
-        reopening = Reopening(url)
-        yield reopening
-        reopening.backend.close()
-
-    @pytest.fixture
-    def backend(self, reopen: Reopening) -> FullBackend:
-        return reopen.backend
 
 
 class TablesContract:

@@ -45,7 +45,6 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
-from tests.stores.conftest import Reopening
 from tests.stores.servers.bigtable import Bigtable
 from tests.stores.servers.bigtable_door import Door, Failure, door
 
@@ -78,18 +77,6 @@ def project() -> str:
 @pytest.fixture
 def url(bigtable: Bigtable, project: str) -> str:
     return bigtable.url(project)
-
-
-@pytest.fixture
-def reopen(url: str) -> Iterator[Reopening]:
-    reopening = Reopening(url)
-    yield reopening
-    reopening.backend.close()
-
-
-@pytest.fixture
-def backend(reopen: Reopening) -> FullBackend:
-    return reopen.backend
 
 
 class TestBigtable(DurableBackendContract, RefLogContract): ...

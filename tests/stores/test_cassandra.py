@@ -36,7 +36,6 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
-from tests.stores.conftest import Reopening
 from tests.stores.servers.cassandra_door import (
     OVERLOADED,
     READ_TIMEOUT,
@@ -72,18 +71,6 @@ def url(cassandra: Cassandra) -> str:
     """Of a keyspace with empty tables. To empty them is faster than to make them."""
     cassandra.empty("tests")
     return cassandra.url("tests")
-
-
-@pytest.fixture
-def reopen(url: str) -> Iterator[Reopening]:
-    reopening = Reopening(url)
-    yield reopening
-    reopening.backend.close()
-
-
-@pytest.fixture
-def backend(reopen: Reopening) -> FullBackend:
-    return reopen.backend
 
 
 class TestCassandra(DurableBackendContract, RefLogContract): ...

@@ -99,18 +99,6 @@ def before(server: DynamoDBLocal) -> Iterator[Door]:
 
 
 @pytest.fixture
-def reopen(url: str) -> Iterator[Reopening]:
-    reopening = Reopening(url)
-    yield reopening
-    reopening.backend.close()
-
-
-@pytest.fixture
-def backend(reopen: Reopening) -> FullBackend:
-    return reopen.backend
-
-
-@pytest.fixture
 def behind(before: Door, prefix: str) -> Iterator[FullBackend]:
     """A backend that reaches the server through the door."""
     reopening = Reopening(url_of(before.port, prefix))

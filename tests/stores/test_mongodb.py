@@ -88,18 +88,6 @@ def before(server: MongoImitation) -> Iterator[Door]:
 
 
 @pytest.fixture
-def reopen(url: str) -> Iterator[Reopening]:
-    reopening = Reopening(url)
-    yield reopening
-    reopening.backend.close()
-
-
-@pytest.fixture
-def backend(reopen: Reopening) -> FullBackend:
-    return reopen.backend
-
-
-@pytest.fixture
 def behind(before: Door, name: str) -> Iterator[FullBackend]:
     """A backend that reaches the server through the door."""
     reopening = Reopening(f"mongodb://127.0.0.1:{before.port}/{name}?timeout_seconds=5")

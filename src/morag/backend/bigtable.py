@@ -10,6 +10,7 @@ from morag.backend import bigtable_cells as cells
 from morag.backend.base import WHOLE, Limits, ObjId
 from morag.backend.bigtable_cells import HAS_REF, HAS_ROW, LOG, NOTHING, REFS, ROWS
 from morag.backend.bigtable_opening import open_calls
+from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of
 from morag.backend.slices import id_range
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class BigtableBackend:
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         if not names:
             return {}
-        prefix = cells.prefix(repo)
+        prefix = prefix_of(repo)
         found = self._calls.read(REFS, (prefix + name.encode() for name in names))
         refs = (cells.to_ref(prefix, key, content) for key, content in found.items())
         return {ref.name: ref for ref in refs if ref is not None}
@@ -62,7 +63,7 @@ class BigtableBackend:
         Mostly `expected` was read with them and one call is enough. Otherwise it is compared here,
         and the condition is that nothing has changed since.
         """
-        key, stored = cells.prefix(repo) + swap.name.encode(), swap.expected
+        key, stored = prefix_of(repo) + swap.name.encode(), swap.expected
         change = [NOTHING] if swap.new is None else cells.ref_cells(swap.new)
         if swap.expected is None:
             if swap.new is None:
@@ -75,12 +76,12 @@ class BigtableBackend:
         return False
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
-        prefix = cells.prefix(repo)
+        prefix = prefix_of(repo)
         found = self._calls.read(ROWS, (prefix + id for id in ids)) if ids else {}
         return {row.id: row for row in _rows(prefix, found)}
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
-        prefix = cells.prefix(repo)
+        prefix = prefix_of(repo)
 
         def insert(row: Row) -> bool:
             return not self._calls.change_if(
@@ -104,18 +105,18 @@ class BigtableBackend:
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         # Emptied first: the version that it had may be one that the new one has not.
         change = [NOTHING] if new is None else [NOTHING, *cells.row_cells(new)]
-        key = cells.prefix(repo) + expected.id
+        key = prefix_of(repo) + expected.id
         return self._calls.change_if(ROWS, key, cells.same_row(expected), then=change)
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
-        prefix = cells.prefix(repo)
+        prefix = prefix_of(repo)
         self._calls.change(ROWS, {prefix + id: [NOTHING] for id in ids})
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
-        prefix, (low, high) = cells.prefix(repo), id_range(part)
-        end = cells.after(prefix) if high is None else prefix + high
+        prefix, (low, high) = prefix_of(repo), id_range(part)
+        end = after(prefix) if high is None else prefix + high
         for page in self._pages(ROWS, prefix + low, end):
             for row in _rows(prefix, page):
                 if not kinds or row.kind in kinds:
@@ -123,14 +124,14 @@ class BigtableBackend:
 
     def erase(self, repo: str) -> None:
         """Key by key: a range would take along the repositories whose prefix starts with this."""
-        prefix, log = cells.prefix(repo), cells.log_prefix(repo)
-        for page in self._pages(REFS, prefix, cells.after(prefix)):
+        prefix, log = prefix_of(repo), log_prefix_of(repo)
+        for page in self._pages(REFS, prefix, after(prefix)):
             ours = [key for key, content in page.items() if cells.to_ref(prefix, key, content)]
             self._calls.change(REFS, {key: [NOTHING] for key in ours})
-        for page in self._pages(ROWS, prefix, cells.after(prefix)):
-            ours = [key for key in page if cells.is_row_id(key[len(prefix) :])]
+        for page in self._pages(ROWS, prefix, after(prefix)):
+            ours = [key for key in page if is_row_id(key[len(prefix) :])]
             self._calls.change(ROWS, {key: [NOTHING] for key in ours})
-        for page in self._pages(LOG, log, cells.after(log)):
+        for page in self._pages(LOG, log, after(log)):
             self._calls.change(LOG, {key: [NOTHING] for key in page})
 
     def close(self) -> None:
@@ -139,16 +140,16 @@ class BigtableBackend:
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         """Not conditional: a line never changes, so writing it again changes nothing."""
-        prefix = cells.log_prefix(repo)
+        prefix = log_prefix_of(repo)
         lines = {prefix + cells.log_key(row.key): cells.log_cells(row) for row in rows}
         self._calls.change(LOG, lines)
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         if not self._has_log or not limit:
             return []
-        prefix = cells.log_prefix(repo)
+        prefix = log_prefix_of(repo)
         low = prefix if before is None else prefix + cells.log_key(before) + b"\0"
-        pages = self._pages(LOG, low, cells.after(prefix), min(limit, _AT_ONCE))
+        pages = self._pages(LOG, low, after(prefix), min(limit, _AT_ONCE))
         lines = (
             cells.log_row(key[len(prefix) :], line) for page in pages for key, line in page.items()
         )
@@ -168,6 +169,6 @@ class BigtableBackend:
 def _rows(prefix: bytes, found: dict[bytes, Cells]) -> Iterator[Row]:
     for key, content in found.items():
         id = ObjId(key[len(prefix) :])
-        row = cells.to_row(id, content) if cells.is_row_id(id) else None
+        row = cells.to_row(id, content) if is_row_id(id) else None
         if row is not None:
             yield row

@@ -50,33 +50,10 @@ _KINDS: Final = {
 }
 """The original writes a kind's long name here, and only here. What has none goes by its short."""
 
-_HASH_BYTES: Final = 32
 _INVERTED: Final = bytes(range(255, -1, -1))
 
 NOTHING: Final = Mutation(delete_from_row=Mutation.DeleteFromRow())
 """Leaves nothing of a row."""
-
-
-def prefix(repo: str) -> bytes:
-    return repo.encode() + b":"
-
-
-def log_prefix(repo: str) -> bytes:
-    """As for refs and rows, but no repository's prefix starts another's: these keys are ours."""
-    return repo.replace("%", "%25").replace(":", "%3A").encode() + b":"
-
-
-def after(prefix: bytes) -> bytes:
-    """The first key behind all that start with the prefix, which ends with a colon."""
-    return prefix[:-1] + b";"
-
-
-def is_row_id(id: bytes) -> bool:
-    """Whether the rest of a key is an id, and not the end of a repository's name and an id.
-
-    The keys of repository `a:b` start like those of `a`. But ids are hashes, or else plain names.
-    """
-    return len(id) == _HASH_BYTES or b":" not in id
 
 
 def log_key(key: bytes) -> bytes:

@@ -50,7 +50,7 @@ def open_calls(url: StoreUrl) -> tuple[BigtableCalls, bool]:
     instance = f"projects/{match[1]}/instances/{match[2]}"
     prefix = url.options.get("table_prefix", "")
     names = {table: f"{prefix}_{table}" if prefix else table for table in FAMILIES}
-    seconds = _seconds(url, "timeout_seconds", 10.0)
+    seconds = url.number("timeout_seconds", 10.0)
     transport = BigtableGrpcTransport(channel=_channel(url, BigtableGrpcTransport))
     calls = BigtableCalls(
         BigtableClient(transport=transport),
@@ -162,19 +162,9 @@ def _channel(
             f"'{url}' needs an account of Google Cloud; set GOOGLE_APPLICATION_CREDENTIALS"
         ) from error
     try:
-        seconds = _seconds(url, "connect_timeout_seconds", 10.0)
+        seconds = url.number("connect_timeout_seconds", 10.0)
         grpc.channel_ready_future(channel).result(seconds)
     except grpc.FutureTimeoutError as error:
         channel.close()
         raise StoreUnreachable(f"Bigtable at '{url}' does not answer") from error
     return channel
-
-
-def _seconds(url: StoreUrl, name: str, default: float) -> float:
-    try:
-        seconds = float(url.options.get(name, default))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise StoreUrlInvalid(f"Option '{name}' of '{url}' must be a number of seconds")
-    return seconds

@@ -87,7 +87,7 @@ def _cluster(url: StoreUrl) -> tuple[Cluster, str]:
     points = [_point(url, host) for host in hosts.split(",")]
     name, _, password = user.partition(":")
     timeout, connect_timeout = (
-        _seconds(url, option, 5.0) for option in ("timeout_seconds", "connect_timeout_seconds")
+        url.number(option, 5.0) for option in ("timeout_seconds", "connect_timeout_seconds")
     )
     profiles = {
         how: ExecutionProfile(
@@ -159,16 +159,6 @@ def _point(url: StoreUrl, host: str) -> tuple[str, int]:
     if match is None:
         raise StoreUrlInvalid(f"'{url}' names a host without a name, or a port that is no number")
     return match[1].strip("[]"), int(match[2] or _PORT)
-
-
-def _seconds(url: StoreUrl, name: str, default: float) -> float:
-    try:
-        seconds = float(url.options.get(name, default))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise StoreUrlInvalid(f"Option '{name}' of '{url}' must be a number of seconds")
-    return seconds
 
 
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:

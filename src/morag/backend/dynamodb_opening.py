@@ -24,6 +24,7 @@ _KEYS: Final = {"refs": {"k": "S"}, "objs": {"k": "S"}, "ref_log": {"r": "S", "k
 _SECONDS: Final = {"connect_timeout_seconds": 5.0, "timeout_seconds": 10.0}
 _OPTIONS: Final = frozenset({*_SECONDS, "endpoint", "profile", "table_prefix", "connections"})
 _CONNECTIONS: Final = 64
+_MOST: Final = 3600  # Of seconds, and of connections.
 _REGION: Final = re.compile(r"(?://)?([a-z0-9-]*)/?")
 _NO_TABLE: Final = "ResourceNotFoundException"
 _BEING_MADE: Final = "ResourceInUseException"
@@ -42,13 +43,13 @@ def connect(url: StoreUrl) -> DynamoDBClient:
     region = _REGION.fullmatch(url.rest)
     if region is None:
         raise StoreUrlInvalid(f"'{url}' names no region; write for example dynamodb://eu-west-1")
-    connect_seconds, answer_seconds = (_number(url, name, _SECONDS[name]) for name in _SECONDS)
+    connect_seconds, answer_seconds = (url.number(name, _SECONDS[name], _MOST) for name in _SECONDS)
     config = Config(
         connect_timeout=connect_seconds,
         read_timeout=answer_seconds,
         # We try again by ourselves: the driver would also repeat a write whose reply was lost.
         retries={"total_max_attempts": 1, "mode": "standard"},
-        max_pool_connections=max(1, int(_number(url, "connections", _CONNECTIONS))),
+        max_pool_connections=max(1, int(url.number("connections", _CONNECTIONS, _MOST))),
         tcp_keepalive=True,
     )
     try:
@@ -133,16 +134,6 @@ def _make(client: DynamoDBClient, name: str, keys: dict[str, str]) -> None:
 
 def _roles(keys: dict[str, str]) -> list[tuple[str, str]]:
     return list(zip(keys, ("HASH", "RANGE"), strict=False))
-
-
-def _number(url: StoreUrl, name: str, default: float) -> float:
-    try:
-        number = float(url.options.get(name, default))
-    except ValueError:
-        number = 0
-    if not 0 < number <= 3600:
-        raise StoreUrlInvalid(f"Option '{name}' of '{url}' must be a number from 1 to 3600")
-    return number
 
 
 def _unusable(client: DynamoDBClient, url: StoreUrl, error: Exception) -> MoragError:

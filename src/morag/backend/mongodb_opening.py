@@ -47,6 +47,7 @@ LOG: Final = "ref_log"
 DUPLICATE: Final = 11000
 
 _SECONDS: Final = {"connect_timeout_seconds": 5.0, "timeout_seconds": 10.0}
+_MOST_SECONDS: Final = 3600
 _DRIVERS_OWN: Final = frozenset({
     "appName", "authMechanism", "authMechanismProperties", "authSource", "compressors",
     "directConnection", "loadBalanced", "maxPoolSize", "minPoolSize", "replicaSet",
@@ -68,7 +69,9 @@ def open_database(url: StoreUrl) -> Database[Document]:
     place = _PLACE.fullmatch(url.rest)
     if place is None:
         raise StoreUrlInvalid(f"'{url}' names no database; write {url.scheme}://HOST/nessie")
-    connect_ms, answer_ms = (_milliseconds(url, name) for name in _SECONDS)
+    connect_ms, answer_ms = (
+        max(1, int(1000 * url.number(name, _SECONDS[name], _MOST_SECONDS))) for name in _SECONDS
+    )
     own = {name: value for name, value in url.options.items() if name not in _SECONDS}
     address = f"{url.scheme}:{url.rest}?{urlencode(own)}"
     try:
@@ -141,16 +144,6 @@ def _check(database: Database[Document], url: StoreUrl) -> None:
             raise StoreUrlInvalid(
                 f"The collection '{name}' of '{url}' is not a catalog's; name another database"
             )
-
-
-def _milliseconds(url: StoreUrl, name: str) -> int:
-    try:
-        seconds = float(url.options.get(name, _SECONDS[name]))
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= 3600:
-        raise StoreUrlInvalid(f"Option '{name}' of '{url}' must be a number of seconds up to 3600")
-    return max(1, int(seconds * 1000))
 
 
 def _unusable(url: StoreUrl, error: PyMongoError) -> MoragError:

@@ -14,7 +14,7 @@ from morag.backend.mysql_errors import DUPLICATE, code, told
 from morag.backend.mysql_opening import MySQLConnector
 from morag.backend.slices import id_range
 from morag.backend.sql_backend import SCAN_AT_ONCE
-from morag.backend.sql_pool import POOL_SIZE, Pool, positive_option
+from morag.backend.sql_pool import MOST, POOL_SIZE, Pool
 from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def open_mysql(url: StoreUrl) -> MySQLBackend:
     connector = MySQLConnector(url)
-    size = int(positive_option(url, "pool_size", POOL_SIZE)) or 1
+    size = int(url.number("pool_size", POOL_SIZE, MOST)) or 1
     pool = Pool(connector, size, connector.answer_seconds)
     db = connector.connect_first()
     try:

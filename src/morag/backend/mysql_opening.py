@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil
-from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -13,7 +12,7 @@ from pymysql.converters import conversions
 
 from morag.backend import sql_schema
 from morag.backend.mysql_errors import THROTTLED, code, told
-from morag.backend.sql_pool import ANSWER_SECONDS, CONNECT_SECONDS, POOL_OPTIONS, positive_option
+from morag.backend.sql_pool import ANSWER_SECONDS, CONNECT_SECONDS, MOST, POOL_OPTIONS, is_silent
 from morag.backend.sql_schema import BYTES, FLAG, ID, KEY, NAME, TABLES, TIME, Found
 from morag.errors import StoreThrottled, StoreUnreachable, StoreUrlInvalid
 
@@ -57,7 +56,7 @@ class MySQLConnector:
     def __init__(self, url: StoreUrl) -> None:
         url.check_options(_TLS | POOL_OPTIONS | {"socket"})
         self._url = url
-        self.answer_seconds = positive_option(url, "timeout_seconds", ANSWER_SECONDS)
+        self.answer_seconds = url.number("timeout_seconds", ANSWER_SECONDS, MOST)
         self._arguments = self._to_connect()
 
     def connect(self) -> Connection:
@@ -83,10 +82,7 @@ class MySQLConnector:
     def is_sound(self, db: Connection) -> bool:
         if not db.open or db.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             return False
-        # A server that says something to somebody who did not ask says goodbye.
-        said = poll()
-        said.register(db._sock, POLLIN)
-        return not said.poll(0)
+        return is_silent(db._sock)
 
     def close(self, db: Connection) -> None:
         db._force_close()  # Saying goodbye could take as long as the database likes.
@@ -159,7 +155,7 @@ class MySQLConnector:
                 f" {self._url.scheme}://USER:PASSWORD@HOST/DATABASE, with special characters as %XX"
             )
         options = self._url.options
-        connect_seconds = positive_option(self._url, "connect_timeout_seconds", CONNECT_SECONDS)
+        connect_seconds = self._url.number("connect_timeout_seconds", CONNECT_SECONDS, MOST)
         arguments: dict[str, Any] = {
             "host": place.hostname,
             "port": port,

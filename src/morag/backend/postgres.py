@@ -10,7 +10,7 @@ from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, Applied
 from morag.backend.postgres_errors import Taken, told
 from morag.backend.postgres_opening import COCKROACH, POSTGRES, SCAN_FACTOR, PostgresConnector
-from morag.backend.sql_pool import POOL_SIZE, Pool, positive_option
+from morag.backend.sql_pool import MOST, POOL_SIZE, Pool
 from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def open_cockroach(url: StoreUrl) -> PostgresBackend:
 
 def _opened(url: StoreUrl, dialect: Dialect) -> PostgresBackend:
     connector = PostgresConnector(url, dialect)
-    size = int(positive_option(url, "pool_size", POOL_SIZE)) or 1
+    size = int(url.number("pool_size", POOL_SIZE, MOST)) or 1
     pool = Pool(connector, size, connector.answer_seconds)
     db = connector.connect_first()
     try:

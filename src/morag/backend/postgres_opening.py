@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import ceil
-from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
@@ -14,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from morag.backend import sql_schema
 from morag.backend.postgres_errors import RESTARTED, told
-from morag.backend.sql_pool import ANSWER_SECONDS, CONNECT_SECONDS, POOL_OPTIONS, positive_option
+from morag.backend.sql_pool import ANSWER_SECONDS, CONNECT_SECONDS, MOST, POOL_OPTIONS, is_silent
 from morag.backend.sql_remote import Restart
 from morag.backend.sql_schema import BYTES, FLAG, ID, KEY, NAME, TABLES, TIME, Found
 from morag.errors import StoreThrottled, StoreUnreachable, StoreUrlInvalid
@@ -82,7 +81,7 @@ class PostgresConnector:
     def __init__(self, url: StoreUrl, dialect: Dialect) -> None:
         url.check_options(_LIBPQ | POOL_OPTIONS | {"schema"})
         self._url, self._dialect = url, dialect
-        self.answer_seconds = positive_option(url, "timeout_seconds", ANSWER_SECONDS)
+        self.answer_seconds = url.number("timeout_seconds", ANSWER_SECONDS, MOST)
         self._conninfo = _conninfo(url)
         self._session = self._settings()
 
@@ -106,10 +105,7 @@ class PostgresConnector:
     def is_sound(self, db: TimedConnection) -> bool:
         if db.closed or db.pgconn.transaction_status != pq.TransactionStatus.IDLE:
             return False
-        # A server that says something to somebody who did not ask says goodbye.
-        said = poll()
-        said.register(db.pgconn.socket, POLLIN)
-        return not said.poll(0)
+        return is_silent(db.pgconn.socket)
 
     def close(self, db: TimedConnection) -> None:
         if db.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
@@ -181,7 +177,7 @@ def _conninfo(url: StoreUrl) -> str:
             f"'{url}' names no database; write {url.scheme}://USER:PASSWORD@HOST/DATABASE, with"
             " special characters as %XX"
         )
-    seconds = positive_option(url, "connect_timeout_seconds", CONNECT_SECONDS)
+    seconds = url.number("connect_timeout_seconds", CONNECT_SECONDS, MOST)
     always: dict[str, str | int] = {
         "application_name": "morag",
         "keepalives_idle": 60,

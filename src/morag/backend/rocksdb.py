@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
+from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
 from morag.backend.rocksdb_opening import REFS, ROWS, open_database, open_secondary
 from morag.backend.slices import id_range
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 SCAN_AT_ONCE: Final = 500
 DELETE_AT_ONCE: Final = 10_000
 FEW: Final = 16
-_HASH_BYTES: Final = 32
 _IO_ERROR: Final = "IO error"  # How RocksDB begins what it says of the disk.
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class RocksDBBackend:
         self._write_error: Exception | None = None  # Of the newest write, if it failed.
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
-        prefix, found = _prefix(repo), {}
+        prefix, found = prefix_of(repo), {}
         for name in names:
             key = prefix + name.encode()
             # In this order: a value that is not durable yet was announced before it was written.
@@ -103,11 +103,11 @@ class RocksDBBackend:
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         if len(ids) > FEW:
             ids = sorted(ids)  # Neighbours are in one block.
-        found = zip(ids, self._messages(_prefix(repo), ids), strict=True)
+        found = zip(ids, self._messages(prefix_of(repo), ids), strict=True)
         return {id: decode_row(id, message) for id, message in found if message is not None}
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
-        prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
         with self._turn:
             stored = self._messages(prefix, [row.id for row in rows])
             new = self._insert(batch, prefix, rows, stored)
@@ -115,7 +115,7 @@ class RocksDBBackend:
         return new
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
-        key, batch = _row_key(_prefix(repo), expected.id), WriteBatch(raw_mode=True)
+        key, batch = _row_key(prefix_of(repo), expected.id), WriteBatch(raw_mode=True)
         with self._turn:
             self._check_syncs()
             message = self._rows.get(key)
@@ -132,30 +132,30 @@ class RocksDBBackend:
         return True
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
-        prefix = _prefix(repo)
+        prefix = prefix_of(repo)
         self._delete((_row_key(prefix, id) for id in ids), self._in_rows)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
-        prefix = _prefix(repo)
+        prefix = prefix_of(repo)
         low, high = id_range(part)
-        end = _after(prefix) if high is None else prefix + high
+        end = after(prefix) if high is None else prefix + high
         for key, message in _scan(self._rows, prefix + low, end):
             id = ObjId(key[len(prefix) :])
-            if _is_row_id(id):
+            if is_row_id(id):
                 row = decode_row(id, message)
                 if not kinds or row.kind in kinds:
                     yield row
 
     def erase(self, repo: str) -> None:
-        prefix, log_prefix = _prefix(repo), _log_prefix(repo)
-        refs = _scan(self._refs, prefix, _after(prefix))
-        rows = _scan(self._rows, prefix, _after(prefix))
-        log = _scan(self._db, log_prefix, _after(log_prefix))
+        prefix, log_prefix = prefix_of(repo), log_prefix_of(repo)
+        refs = _scan(self._refs, prefix, after(prefix))
+        rows = _scan(self._rows, prefix, after(prefix))
+        log = _scan(self._db, log_prefix, after(log_prefix))
         # Refs first: what a crash leaves behind is garbage.
         self._delete((key for key, value in refs if _is_key(key, prefix, value)), self._in_refs)
-        self._delete((key for key, _ in rows if _is_row_id(key[len(prefix) :])), self._in_rows)
+        self._delete((key for key, _ in rows if is_row_id(key[len(prefix) :])), self._in_rows)
         self._delete((key for key, _ in log), None)
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class RocksDBBackend:
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
     ) -> Applied:
-        prefix, batch = _prefix(repo), WriteBatch(raw_mode=True)
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
         key = prefix + swap.name.encode()
         with self._turn:
             while key in self._durable and self._sync_error is None:
@@ -220,9 +220,9 @@ class RocksDBBackend:
             self._write(batch)
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
-        prefix = _log_prefix(repo)
+        prefix = log_prefix_of(repo)
         bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(_after(prefix) if before is None else prefix + before)
+        bounds.set_iterate_upper_bound(after(prefix) if before is None else prefix + before)
         # A lower bound would say it better, but rocksdict does not heed it.
         found: Iterator[Any] = self._db.items(backwards=True, read_opt=bounds)
         ours = takewhile(lambda entry: entry[0].startswith(prefix), found)
@@ -259,7 +259,7 @@ class RocksDBBackend:
         return frozenset(new)
 
     def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
-        prefix = _log_prefix(repo)
+        prefix = log_prefix_of(repo)
         for row in rows:
             batch.put(prefix + row.key, row.data)
 
@@ -348,32 +348,10 @@ def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:
     return key == prefix + decode_ref(value, key.decode(errors="replace")).name.encode()
 
 
-def _prefix(repo: str) -> bytes:
-    return repo.encode() + b":"
-
-
-def _log_prefix(repo: str) -> bytes:
-    """As for refs and rows, but no repository's prefix starts another's: these keys are ours."""
-    return repo.replace("%", "%25").replace(":", "%3A").encode() + b":"
-
-
-def _after(prefix: bytes) -> bytes:
-    """The first key behind all that start with the prefix, which ends with a colon."""
-    return prefix[:-1] + b";"
-
-
 def _row_key(prefix: bytes, id: bytes) -> bytes:
-    if not _is_row_id(id):
+    if not is_row_id(id):
         raise BadRequest(f"RocksDB cannot keep an object whose id is {id!r}")
     return prefix + id
-
-
-def _is_row_id(id: bytes) -> bool:
-    """Whether the rest of a key is an id, and not the end of a repository's name and an id.
-
-    The keys of repository `a:b` start like those of `a`. But ids are hashes, or else plain names.
-    """
-    return len(id) == _HASH_BYTES or b":" not in id
 
 
 def _scan(family: Rdict, low: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
+from select import POLLIN, poll
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from morag.errors import ServiceUnavailable, StoreBusy, StoreUrlInvalid
+from morag.errors import ServiceUnavailable, StoreBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from morag.backend.urls import StoreUrl
+    from _typeshed import HasFileno
+
 
 C = TypeVar("C")
 
@@ -22,6 +24,8 @@ POOL_OPTIONS: Final = frozenset({"pool_size", "timeout_seconds", "connect_timeou
 POOL_SIZE: Final = 16
 ANSWER_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
+MOST: Final = 999_999.0
+"""Of seconds, and of connections."""
 
 
 class Connector(Protocol[C]):
@@ -36,6 +40,13 @@ class Connector(Protocol[C]):
     def close(self, db: C) -> None:
         """Never fails: what is closed may be broken."""
         ...
+
+
+def is_silent(socket: HasFileno | int) -> bool:
+    """A server that says something to somebody who did not ask says goodbye."""
+    said = poll()
+    said.register(socket, POLLIN)
+    return not said.poll(0)
 
 
 class Pool(Generic[C]):
@@ -105,14 +116,3 @@ class Pool(Generic[C]):
         self._idle.append(db)
         if self._closed:
             self.drop_idle()
-
-
-def positive_option(url: StoreUrl, name: str, default: float) -> float:
-    text = url.options.get(name, str(default))
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise StoreUrlInvalid(f"Option '{name}' of '{url}' must be a number above 0")
-    return value

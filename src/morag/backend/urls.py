@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import entry_points
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -72,6 +73,17 @@ class StoreUrl(Struct, frozen=True):
         if value not in ("on", "off"):
             raise StoreUrlInvalid(f"Option '{name}' of '{self}' must be 'on' or 'off'")
         return value == "on"
+
+    def number(self, name: str, default: float, most: float = inf) -> float:
+        """An option that is a number above 0, not above `most`."""
+        try:
+            value = float(self.options.get(name, default))
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= most or value == inf:
+            bound = "" if most == inf else f" and up to {most:g}"
+            raise StoreUrlInvalid(f"Option '{name}' of '{self}' must be a number above 0{bound}")
+        return value
 
     def check_options(self, known: frozenset[str]) -> None:
         """Refuse a misspelt option instead of ignoring it: it may be the one that says `sync`."""
