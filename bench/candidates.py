@@ -92,7 +92,7 @@ async def lifespan(
     send: Callable[[dict[str, Any]], Awaitable[None]],
 ) -> None:
     await receive()
-    edge = Edge(Constant(), ServerSettings(), in_place=True, check_store=lambda: None)
+    edge = Edge(Constant(), ServerSettings(), check_store=lambda: None)
     scope["state"]["edge"] = edge
     await send({"type": "lifespan.startup.complete"})
     await receive()

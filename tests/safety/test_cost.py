@@ -81,7 +81,8 @@ def _named(rows: Counter[str]) -> dict[str, int]:
 
 
 def _listed(numbers: dict[str, int]) -> str:
-    return ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in numbers.items()) or "no rows"
+    shown = (f"{n} {name}{'s' * (n > 1)}" for name, n in numbers.items() if n)
+    return ", ".join(shown) or "nothing"
 
 
 def settled_world() -> World:
@@ -274,47 +275,47 @@ COSTS: dict[str, tuple[str, str]] = {
     ),
     "commit an update": (
         "1 ref, 1 commit, 1 stripe list, 1 segment in 4; wrote 1 commit, 1 value in 1",
-        "1 ref in 1; wrote 1 commit, 1 value in 1",
+        "nothing in 0; wrote 1 commit, 1 value in 1",
     ),
     "commit a new key": (
         "1 ref, 1 commit, 1 stripe list in 3; wrote 1 commit, 1 value, 1 claim in 1",
-        "1 ref in 1; wrote 1 commit, 1 value, 1 claim in 1",
+        "nothing in 0; wrote 1 commit, 1 value, 1 claim in 1",
     ),
     "commit a delete": (
         "1 ref, 1 commit, 1 stripe list, 1 segment in 4; wrote 1 commit in 1",
-        "1 ref in 1; wrote 1 commit in 1",
+        "nothing in 0; wrote 1 commit in 1",
     ),
     "commit 50 far updates": (
         "1 ref, 1 commit, 1 stripe list, 50 segments in 4; wrote 1 commit, 50 values in 1",
-        "1 ref in 1; wrote 1 commit, 50 values in 1",
+        "nothing in 0; wrote 1 commit, 50 values in 1",
     ),
     "commit, 1 behind": (
         "1 ref, 2 commits, 1 stripe list, 1 segment in 5; wrote 1 commit, 1 value in 1",
-        "1 ref in 1; wrote 1 commit, 1 value in 1",
+        "nothing in 0; wrote 1 commit, 1 value in 1",
     ),
     "commit, 20 behind": (
         "1 ref, 2 commits, 1 stripe list, 1 segment in 5; wrote 1 commit, 1 value in 1",
-        "1 ref, 1 commit in 2; wrote 1 commit, 1 value in 1",
+        "1 commit in 1; wrote 1 commit, 1 value in 1",
     ),
     "commit, 21 behind": (
         "1 ref, 3 commits, 1 stripe list, 1 segment in 6; wrote 1 commit, 1 value in 1",
-        "1 ref, 1 commit in 2; wrote 1 commit, 1 value in 1",
+        "1 commit in 1; wrote 1 commit, 1 value in 1",
     ),
     "commit, 100 behind": (
         "1 ref, 6 commits, 2 stripe lists, 2 segments in 11; wrote 1 commit, 1 value in 1",
-        "1 ref, 5 commits in 6; wrote 1 commit, 1 value in 1",
+        "5 commits in 5; wrote 1 commit, 1 value in 1",
     ),
     "merge": (
         "5 refs, 3 commits, 1 stripe list, 1 segment in 8; wrote 1 commit in 1",
-        "5 refs, 1 commit in 4; wrote 1 commit in 1",
+        "4 refs, 1 commit in 3; wrote 1 commit in 1",
     ),
     "merge, not squashed": (
         "3 refs, 5 commits, 1 stripe list, 1 segment in 9; wrote 2 commits in 1",
-        "3 refs, 2 commits in 4; wrote 2 commits in 1",
+        "2 refs, 2 commits in 3; wrote 2 commits in 1",
     ),
     "transplant": (
         "1 ref, 3 commits, 1 stripe list, 1 segment in 6; wrote 2 commits in 1",
-        "1 ref, 2 commits in 3; wrote 2 commits in 1",
+        "2 commits in 2; wrote 2 commits in 1",
     ),
     "create a branch": (
         "7 refs, 2 commits in 8; wrote 1 commit, 1 ref object in 2",
@@ -325,8 +326,8 @@ COSTS: dict[str, tuple[str, str]] = {
         "4 refs, 1 ref object in 4; wrote 1 commit in 3",
     ),
     "assign a branch": (
-        "4 refs, 1 commit in 3; wrote no rows in 1",
-        "4 refs in 2; wrote no rows in 1",
+        "4 refs, 1 commit in 3; wrote nothing in 1",
+        "4 refs in 2; wrote nothing in 1",
     ),
 }
 

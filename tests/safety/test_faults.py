@@ -443,9 +443,7 @@ def test_a_lost_reply_and_a_lost_look_make_no_second_commit(busy: Store) -> None
     """The retry meets its own commit on the branch, and must know it."""
     result = busy.repo.commit("main", [put("a")], "a")
     id = result.added[key("a")]
-    plan = busy.backend.plan = Upcoming(
-        {busy.swap: [Fault.AFTER], "read_refs": [None, Fault.BEFORE]}
-    )
+    plan = busy.backend.plan = Upcoming({busy.swap: [Fault.AFTER], "read_refs": [Fault.BEFORE]})
     created = busy.repo.commit("main", [put("b")], "b")
     assert plan.is_over
     plan = busy.backend.plan = Upcoming(

@@ -81,13 +81,12 @@ class Carried(Struct, frozen=True):
 
 @asynccontextmanager
 async def carried(
-    answer: Callable[[Request], Response | Later], in_place: bool = True, **settings: Any
+    answer: Callable[[Request], Response | Later], **settings: Any
 ) -> AsyncIterator[Carried]:
     """The stand-in behind a real socket; at the end nothing may be left to do."""
     edge = Edge(
         StandIn(answer),
         ServerSettings(threads=2, **settings),
-        in_place=in_place,
         check_store=lambda: None,
         hide=hiding(SECRET),
     )
@@ -122,13 +121,10 @@ FAILURES: dict[str, Callable[[Request], Response | Later]] = {
 }
 
 
-@pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("where", FAILURES)
-def test_who_meets_a_bug_gets_an_answer(
-    where: str, in_place: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_who_meets_a_bug_gets_an_answer(where: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> bytes:
-        async with carried(FAILURES[where], in_place) as server:
+        async with carried(FAILURES[where]) as server:
             packed = b"Host: x\r\nAccept-Encoding: gzip"
             return await server.exchange(
                 GET.replace(b"Host: x", packed) + LAST.replace(b"Conn", packed + b"\r\nConn")
@@ -143,10 +139,9 @@ def test_who_meets_a_bug_gets_an_answer(
     assert ("far://me:***@host" in caplog.text) is ("packing" not in where)
 
 
-@pytest.mark.parametrize("in_place", [True, False])
-def test_what_fails_after_it_answered_answers_once(in_place: bool) -> None:
+def test_what_fails_after_it_answered_answers_once() -> None:
     async def scenario() -> bytes:
-        async with carried(lambda _: Started(fail_after_answering), in_place) as server:
+        async with carried(lambda _: Started(fail_after_answering)) as server:
             return await server.exchange(GET + LAST)
 
     heard = asyncio.run(scenario())

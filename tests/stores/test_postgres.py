@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
+import msgspec
 import psycopg
 import pytest
 
@@ -103,14 +104,18 @@ class TestPostgresNetwork(NetworkContract):
 
 
 class TestRoundTrips:
-    def test_a_commit_takes_two_with_the_reading_of_its_ref(self, url: str) -> None:
+    def test_a_commit_takes_one_and_another_where_other_servers_commit_too(self, url: str) -> None:
         backend = open_backend(f"{url}?pool_size=1")
         assert isinstance(backend, PostgresBackend)
-        repository = Repository(backend, Settings(), World())
+        one, other = (Repository(backend, Settings(), World()) for _ in range(2))
         for number in range(12):  # Until all statements are prepared.
-            repository.commit("main", [put(f"warm {number}")], "warm")
-        assert round_trips(backend, lambda: repository.commit("main", [put("new")], "new")) == 2
-        repository.close()
+            other.commit("main", [put(f"theirs {number}")], "warm")
+            one.commit("main", [put(f"warm {number}")], "warm")
+        assert round_trips(backend, lambda: one.commit("main", [put("new")], "new")) == 2
+        for number in range(32):  # Until nobody expects the other any more.
+            one.commit("main", [put(f"alone {number}")], "warm")
+        assert round_trips(backend, lambda: one.commit("main", [put("newer")], "new")) == 1
+        backend.close()
 
     def test_each_call_takes_one_however_many_rows_it_has(self, url: str) -> None:
         backend = open_backend(f"{url}?pool_size=1")
@@ -131,6 +136,37 @@ class TestRoundTrips:
             assert round_trips(backend, work) == 1
         assert read(backend, MAIN.name) == MAIN
         backend.close()
+
+
+def test_what_is_found_by_keys_is_found_by_an_index_whatever_the_planner_believes(
+    server: PostgresServer, database: str, url: str
+) -> None:
+    """Plans that were made while the tables were empty, and nobody has counted them since."""
+    backend = open_backend(f"{url}?pool_size=1")
+    assert isinstance(backend, PostgresBackend)
+    for table in ("objs2", "refs2"):
+        server.execute(database, f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    rows, create_main = [a_row(number) for number in range(3000)], RefSwap(MAIN.name, None, MAIN)
+    assert backend.apply("r", rows[:1], create_main).swapped
+
+    def ask_all() -> None:
+        backend.read_rows("r", [row.id for row in rows[::1000]])
+        backend.read_refs("r", ["1", "2"])
+        backend.insert_rows("r", rows[:3])
+        backend.apply("r", rows[:3], RefSwap(MAIN.name, MAIN, MAIN))
+        backend._run(("SELECT pg_stat_force_next_flush()", ()))
+
+    for _ in range(12):  # Until all is planned for good.
+        ask_all()
+    backend.insert_rows("r", rows)
+    for number in range(500):
+        name = f"{number}"
+        backend.swap_ref("r", RefSwap(name, None, msgspec.structs.replace(MAIN, name=name)))
+    ask_all()
+    looked = server.looked_at(database)
+    ask_all()
+    assert 0 < server.looked_at(database) - looked < 100
+    backend.close()
 
 
 class TestWhatTheUrlSays:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from morag.versions.repository import Repository
 
 
-def asking(repository: Repository) -> Callable[[Asked], Reply]:
-    api = Api(repository)
+def asking(repository: Repository, *, store_is_far: bool = False) -> Callable[[Asked], Reply]:
+    api = Api(repository, store_is_far=store_is_far)
 
     def ask(asked: Asked) -> Reply:
         headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]

@@ -43,8 +43,9 @@ _log = logging.getLogger(__name__)
 class Api:
     """Answers requests for one repository.
 
-    Cheap reads are answered at once. Everything that may take long, or waits for others, comes
-    back as a `Later`, so that whoever carries requests decides where it runs.
+    Cheap reads are answered at once, unless the store is on another machine. Everything that may
+    take long, or waits for others, comes back as a `Later`, so that whoever carries requests
+    decides where it runs. `threads` says how many things may wait there at the same time.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class Api:
         *,
         stack_traces: bool = False,
         hide: Callable[[str], str] = str,
-        listings_at_once: int = 8,
+        threads: int = 16,
+        store_is_far: bool = False,
     ) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
         self._hide = hide  # Takes secrets out of what a bug says.
-        self._queues = Queues(listings_at_once)
+        self._queues = Queues(threads, store_is_far=store_is_far)
         router: Router[Handler] = Router()
         self._methods: dict[tuple[str, ...], set[str]] = {}
         for endpoint in ENDPOINTS:

@@ -15,11 +15,14 @@ from morag.model.names import check_hash
 from morag.service.places import Asked, asked_in_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from morag.api.later import Queues, Render
+    from morag.model.meta import CommitMeta
+    from morag.model.operations import Operation
     from morag.model.references import Reference
     from morag.service.service import Service
+    from morag.versions.commit import CommitRequest, CommitResult
     from morag.versions.tickets import Request as LaneRequest
 
 Handler: TypeAlias = Callable[["Call"], Answer]
@@ -60,8 +63,11 @@ class Call:
         return InThread(self._queues.listings, work, self.render)
 
     def near(self, work: Callable[[], Answer], *places: Asked) -> Answer:
-        """For what is found at once, unless one of the places is steps away."""
-        return self.in_thread(work) if any(place.has_steps for place in places) else work()
+        """For what is found at once, unless one of the places is steps away, or the store is."""
+        if any(place.has_steps for place in places):
+            return self.in_thread(work)
+        reads = self._queues.reads
+        return work() if reads is None else InThread(reads, work, self.render)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
         """For what creates, moves or drops references: the store takes these one by one."""
@@ -70,6 +76,24 @@ class Call:
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For what changes a branch."""
         return InLane(self.service.start, request, answer, self.render)
+
+    def committing(
+        self,
+        target: Asked,
+        operations: Sequence[Operation],
+        meta: CommitMeta,
+        answer: Callable[[str, CommitResult], Response],
+    ) -> Answer:
+        """For a commit. `answer` is given the branch and what became of it."""
+        changes = self.service.changes
+
+        def queued(request: CommitRequest) -> Answer:
+            return self.in_lane(request, lambda result: answer(request.branch, result))
+
+        request = changes.ready_commit_request(target, operations, meta)
+        if request is not None:
+            return queued(request)
+        return self.near(lambda: queued(changes.commit_request(target, operations, meta)), target)
 
     def place(self, parameter: str = "ref") -> Asked:
         """The ref spec in the path, which was checked. `-` stands for the default branch."""

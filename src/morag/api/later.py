@@ -55,11 +55,16 @@ class Turns:
 
 
 class Queues:
-    """Where works of one API wait that are not to have every thread."""
+    """Where works of one API wait that are not to have every thread.
 
-    def __init__(self, listings_at_once: int) -> None:
-        self.listings = Turns(listings_at_once)
+    `reads` is for a store on another machine. Where there is none, a read takes microseconds, and
+    is done where the request came in.
+    """
+
+    def __init__(self, threads: int, *, store_is_far: bool) -> None:
+        self.listings = Turns(max(1, threads // 2))
         self.references = Turns(1)
+        self.reads = Turns(max(1, threads - 1)) if store_is_far else None
 
 
 class InThread(Struct, frozen=True):

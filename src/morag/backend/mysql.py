@@ -147,7 +147,7 @@ class MySQLBackend(RemoteSqlBackend):
 
     def _refreshed(self, db: Connection, repo: str, rows: Mapping[ObjId, Row]) -> set[ObjId]:
         """Which of the rows are stored; they get the new time."""
-        found = [self._execute(db, each)[0] for each in sql.select_ids(repo, list(rows))]
+        found = [self._execute(db, each)[0] for each in sql.select(sql.IDS, repo, list(rows))]
         stored: set[ObjId] = {id for records in found for (id,) in records}
         by_time: dict[int, list[ObjId]] = {}
         for id in stored:
@@ -159,7 +159,7 @@ class MySQLBackend(RemoteSqlBackend):
 
     def _swap(self, db: Connection, repo: str, swap: RefSwap) -> bool:
         if swap.expected is None and swap.new is None:
-            (statement,) = sql.select_refs(repo, [swap.name])
+            (statement,) = sql.select(sql.REFS, repo, [swap.name])
             return not self._execute(db, statement)[0]
         return self._execute(db, sql.change_ref(repo, swap))[1] == 1
 

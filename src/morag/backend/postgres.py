@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from morag.backend.base import LogRow, ObjId, RefSwap, Row
     from morag.backend.postgres_opening import Dialect, TimedConnection
-    from morag.backend.sql import Statement
+    from morag.backend.sql import Keyed, Statement
     from morag.backend.sql_backend import Records
     from morag.backend.urls import StoreUrl
 
@@ -31,14 +31,24 @@ _INSERT: Final = (
     f" SELECT ?::text, r.* FROM {_ROWS} AS r(id, kind, version, value, micros)"
 )
 _INSERT_NEW: Final = f"{_INSERT} ON CONFLICT DO NOTHING RETURNING obj_id"
-_REFRESH: Final = (
-    "UPDATE objs2 SET obj_ref = r.micros FROM unnest(?::bytea[], ?::int8[]) AS r(id, micros)"
-    " WHERE repo = ? AND obj_id = r.id"
-)
+_REFRESH: Final = f"{_INSERT} ON CONFLICT (repo, obj_id) DO UPDATE SET obj_ref = excluded.obj_ref"
 _LOG: Final = (
     "INSERT INTO ref_log (repo, log_key, log_value)"
     " SELECT ?::text, r.* FROM unnest(?::bytea[], ?::bytea[]) AS r(key, value)"
 )
+# One look into the index per key, in all plans. To `obj_id = ANY(...)` the planner may prefer to
+# walk over the whole repository, if it has not heard yet how large that became.
+_FIND: Final = (
+    "SELECT o.* FROM unnest(?::{type}[]) AS k(key), LATERAL"
+    " (SELECT {columns} FROM {table} WHERE repo = ? AND {key} = k.key LIMIT 1) AS o"
+)
+
+
+def _found_by_key(what: Keyed) -> str:
+    type = "text" if what.key == "ref_name" else "bytea"
+    return _FIND.format(type=type, columns=what.columns, table=what.table, key=what.key)
+
+
 _ABSENT: Final = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM refs2 WHERE repo = ? AND ref_name = ?)"
 # The swap comes first, and everything else asks for it. A unique row that is there already spoils
 # the number, and with it the statement: a condition could not see what others are about to insert.
@@ -50,7 +60,7 @@ inserted AS ({_INSERT} WHERE EXISTS (SELECT 1 FROM swapped)
         ELSE excluded.obj_ref END),
 logged AS ({_LOG} WHERE EXISTS (SELECT 1 FROM swapped) ON CONFLICT DO NOTHING)
 SELECT (SELECT count(*) FROM swapped),
-    ARRAY(SELECT obj_id FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[]))"""
+    ARRAY({_found_by_key(sql.IDS)})"""
 _DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
 _ERASE: Final = tuple(
     f"DELETE FROM {table} WHERE repo = ? AND {key} IN"
@@ -102,8 +112,7 @@ class PostgresBackend(RemoteSqlBackend):
         new = frozenset(id for (id,) in found)
         old = [row for row in rows if row.id not in new]
         if old:
-            times = [row.referenced_micros for row in old]
-            self._change((_REFRESH, ([row.id for row in old], times, repo)))
+            self._change((_REFRESH, _columns(repo, old)))
         return new
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
@@ -127,7 +136,7 @@ class PostgresBackend(RemoteSqlBackend):
         rows = in_order(rows)
         ids = [row.id for row in rows]
         change, args = _change_told(repo, swap)
-        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), repo, ids)
+        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), ids, repo)
         try:
             ((swapped, stored),) = self._write(
                 lambda: self._run((_APPLY.format(swap=change), args))[0]
@@ -142,6 +151,13 @@ class PostgresBackend(RemoteSqlBackend):
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         if rows:
             self._change((f"{_LOG} ON CONFLICT DO NOTHING", _log_columns(repo, rows)))
+
+    def _find(self, what: Keyed, repo: str, keys: Sequence[object]) -> Records:
+        text = _found_by_key(what)
+        found: list[Sequence[Any]] = []
+        for at in range(0, len(keys), sql.AT_ONCE):
+            found += self._select((text, (list(keys[at : at + sql.AT_ONCE]), repo)))
+        return found
 
     def _select_page(self, statement: Statement) -> Records:
         return self._read(lambda: self._run(statement, SCAN_FACTOR)[0])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from morag.backend.base import LogRow, ObjId, Ref, Row
 from morag.backend.protos import (
     NEVER_REFERENCED,
@@ -46,22 +48,23 @@ APPEND_LOG: Final = f"INSERT INTO ref_log (repo, log_key, log_value) VALUES (?, 
 ERASE: Final = tuple(f"DELETE FROM {name} WHERE repo = ?" for name in ("refs2", "objs2", "ref_log"))
 
 
-def select_refs(repo: str, names: Sequence[str]) -> Iterator[Statement]:
-    for some in _chunks(names):
-        yield (
-            f"SELECT {_REF} FROM refs2 WHERE repo = ? AND {one_of('ref_name', some)}",
-            (repo, *some),
-        )
+class Keyed(Struct, frozen=True):
+    """What is found by keys: columns of a table that has one key beside the repository."""
+
+    table: str
+    key: str
+    columns: str
 
 
-def select_rows(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
-    for some in _chunks(ids):
-        yield f"SELECT {_ROW} FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
+REFS: Final = Keyed("refs2", "ref_name", _REF)
+ROWS: Final = Keyed("objs2", "obj_id", _ROW)
+IDS: Final = Keyed("objs2", "obj_id", "obj_id")
 
 
-def select_ids(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
-    for some in _chunks(ids):
-        yield f"SELECT obj_id FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
+def select(what: Keyed, repo: str, keys: Sequence[object]) -> Iterator[Statement]:
+    for some in _chunks(keys):
+        where = f"repo = ? AND {one_of(what.key, some)}"
+        yield f"SELECT {what.columns} FROM {what.table} WHERE {where}", (repo, *some)
 
 
 def refresh_rows(repo: str, ids: Sequence[ObjId], micros: int) -> Iterator[Statement]:

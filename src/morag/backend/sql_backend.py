@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row, Slice
-    from morag.backend.sql import Statement
+    from morag.backend.sql import Keyed, Statement
 
 Records: TypeAlias = "Sequence[Sequence[Any]]"
 
@@ -30,8 +30,7 @@ class SqlBackend(ABC):
         """How many records fit the statement's condition, also those that stay what they were."""
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
-        found = [r for statement in sql.select_refs(repo, names) for r in self._select(statement)]
-        return {ref.name: ref for ref in map(sql.to_ref, found)}
+        return {ref.name: ref for ref in map(sql.to_ref, self._find(sql.REFS, repo, names))}
 
     def swap_ref(self, repo: str, swap: RefSwap) -> bool:
         if swap.expected is None and swap.new is None:
@@ -39,8 +38,7 @@ class SqlBackend(ABC):
         return self._change(sql.change_ref(repo, swap)) == 1
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
-        found = [r for statement in sql.select_rows(repo, ids) for r in self._select(statement)]
-        return {row.id: row for row in map(sql.to_row, found)}
+        return {row.id: row for row in map(sql.to_row, self._find(sql.ROWS, repo, ids))}
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         return self._change(sql.change_row(repo, expected, new)) == 1
@@ -61,10 +59,12 @@ class SqlBackend(ABC):
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         return [sql.to_log_row(r) for r in self._select(sql.select_log(repo, before, limit))]
 
+    def _find(self, what: Keyed, repo: str, keys: Sequence[object]) -> Records:
+        return [r for statement in sql.select(what, repo, keys) for r in self._select(statement)]
+
     def _select_page(self, statement: Statement) -> Records:
         """As `_select`, but a page may look at many more records than it finds."""
         return self._select(statement)
 
     def _not_stored(self, repo: str, ids: Sequence[ObjId]) -> frozenset[ObjId]:
-        found = [r for statement in sql.select_ids(repo, ids) for r in self._select(statement)]
-        return frozenset(ids).difference(id for (id,) in found)
+        return frozenset(ids).difference(id for (id,) in self._find(sql.IDS, repo, ids))

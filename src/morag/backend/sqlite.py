@@ -302,7 +302,7 @@ def _unusable(path: Path, error: BaseException) -> MoragError:
 
 def _swap(db: sqlite3.Connection, repo: str, swap: RefSwap) -> bool:
     if swap.expected is None and swap.new is None:
-        (statement,) = sql.select_refs(repo, [swap.name])
+        (statement,) = sql.select(sql.REFS, repo, [swap.name])
         return db.execute(*statement).fetchone() is None
     return db.execute(*sql.change_ref(repo, swap)).rowcount == 1
 

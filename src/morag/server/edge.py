@@ -56,10 +56,10 @@ class Api(Protocol):
 class Edge:
     """Between the connections and the API.
 
-    With `in_place` the API is called on the event loop, which costs a read no more than the call.
-    Without, every call is made by a thread, because it may wait for another machine. A store that
-    `never_waits`, not even for a disk, also takes small changes there: no thread could do them any
-    sooner, and all that arrived together goes into one batch.
+    The API is called on the event loop, which costs a read no more than the call; what may wait for
+    another machine it hands back, to be started. A store that `never_waits`, not even for a disk,
+    also takes small changes there: no thread could do them any sooner, and all that arrived
+    together goes into one batch.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class Edge:
         api: Api,
         settings: ServerSettings,
         *,
-        in_place: bool,
         never_waits: bool = False,
         check_store: Callable[[], object],
         hide: Callable[[str], str] = str,
@@ -80,7 +79,6 @@ class Edge:
         self.held_bytes = 0  # Of large request bodies, until they are answered.
         self.pending = 0  # Requests that were accepted and wait, their clients gone or not.
         self._api = api
-        self._in_place = in_place
         self._never_waits = never_waits
         self._hide = hide  # Takes secrets out of what is logged.
         self._holding = Lock()
@@ -100,10 +98,8 @@ class Edge:
             if request.path == LIVE:
                 return UP
             if request.path == READY:
-                return self._ready.answer() if self._in_place else self._ready
-        if not request.body and self._in_place:
-            return self._api.answer(request)
-        return self._answer_with_body(request)
+                return self._ready
+        return self._answer_with_body(request) if request.body else self._api.answer(request)
 
     def start(self, request: Request, later: Later, done: Callable[[Response], None]) -> None:
         """Begin what takes longer; `done` is called on the event loop, once, whatever happens."""
@@ -189,13 +185,13 @@ class Edge:
 
     def _answer_with_body(self, request: Received) -> Response | Later:
         size = len(request.body)
-        encoding = request.header(b"content-encoding") if size else None
+        encoding = request.header(b"content-encoding")
         if encoding is None:
-            if self._in_place and size <= READ_IN_PLACE_BYTES:
+            if size <= READ_IN_PLACE_BYTES:
                 return self._api.answer(request)
             return _InThread(lambda: self._api.answer(request))
         limit = self.settings.max_request_bytes
-        if self._in_place and size <= UNPACK_IN_PLACE_BYTES:
+        if size <= UNPACK_IN_PLACE_BYTES:
             return self._answer_packed(request, encoding, min(limit, UNPACKED_IN_PLACE_BYTES))
         return _InThread(lambda: self._answer_packed(request, encoding, limit))
 
@@ -228,7 +224,7 @@ class Edge:
 
 
 class _InThread(Struct, frozen=True):
-    """A call of the API that takes long, or may wait for another machine."""
+    """A call of the API that takes long, if only to read its body."""
 
     answer: Callable[[], Response | Later]
 

@@ -12,6 +12,8 @@ from morag.model.refspecs import RefSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from morag.model.content import Content
+    from morag.model.keys import ContentKey
     from morag.model.merging import MergeOptions
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
@@ -27,10 +29,26 @@ class Changes:
         self._repository = repository
         self._places = places
 
+    def ready_commit_request(
+        self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
+    ) -> CommitRequest | None:
+        """A commit for which the store need not be asked before it joins its lane, as for most.
+
+        None if it must be, be it to find out which of several mistakes is told first.
+        """
+        place = self._places.said(target)
+        if place is None or _replaced(operations):
+            return None
+        try:
+            return self._repository.commit_request(
+                place.name, operations, meta, expected=place.hash
+            )
+        except BadRequest:
+            return None
+
     def commit_request(
         self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
     ) -> CommitRequest:
-        """A commit that only has to join the lane of its branch."""
         place = None
         try:
             place = self._target(target, "commit")
@@ -81,12 +99,7 @@ class Changes:
 
         The kernel can do that, but the original refuses it, and has no word for why.
         """
-        deleted = {operation.key for operation in operations if isinstance(operation, Delete)}
-        replaced = {
-            operation.key: operation.content
-            for operation in operations
-            if isinstance(operation, Put) and operation.key in deleted
-        }
+        replaced = _replaced(operations)
         if not replaced:
             return
         found = self._repository.contents.get_all(RefSpec(None, place.hash), list(replaced))
@@ -95,3 +108,15 @@ class Changes:
 
     def _target(self, asked: Asked, verb: str) -> Place:
         return self._places.write(asked, who=f"Reference to {verb} into", allowed=("BRANCH",))
+
+
+def _replaced(operations: Sequence[Operation]) -> dict[ContentKey, Content]:
+    """What is put where something else is deleted by the same commit."""
+    deleted = {operation.key for operation in operations if isinstance(operation, Delete)}
+    if not deleted:
+        return {}
+    return {
+        operation.key: operation.content
+        for operation in operations
+        if isinstance(operation, Put) and operation.key in deleted
+    }

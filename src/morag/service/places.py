@@ -130,6 +130,19 @@ class Places:
         hash = self._repository.resolve(commit).hash if commit.relatives else commit.hash
         return Place(kind, name, hash)
 
+    def said(self, asked: Asked) -> Place | None:
+        """The branch and the commit that a change starts from, if the client says it all.
+
+        Nobody looked whether there is such a branch.
+        """
+        try:
+            name, commit = self._name(asked), _commit(asked)
+        except (BadRequest, ReferenceNotFound):
+            return None
+        if name == DETACHED or commit.hash is None or commit.relatives:
+            return None
+        return Place("BRANCH", name, commit.hash)
+
     def _name(self, asked: Asked) -> str:
         """Where a call does not check names, one that cannot be is one that is not there."""
         if asked.name is None:

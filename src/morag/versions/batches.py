@@ -9,6 +9,7 @@ from morag.errors import BadRequest, MoragError, ReferenceNotFound, RetriesExhau
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken
+from morag.versions.known_heads import KnownHeads
 from morag.versions.tickets import Attempt, Ticket
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from morag.backend.base import ObjId, Ref, Row
     from morag.logic.references import References
-    from morag.logic.reflog import RefLog
+    from morag.logic.reflog import RefLog, RefOperation
     from morag.logic.retry import Retries
     from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
@@ -32,19 +33,16 @@ class BatchWriter:
         self._references = references
         self._ref_log = ref_log
         self._retries = retries
+        self._heads = KnownHeads()
 
     def write(self, branch: str, batch: Sequence[Ticket]) -> None:
         """Settle every ticket of the batch."""
-        name = full_name("BRANCH", branch)
         pending: BaseException | None = None
         tries = _Tries()
         try:
             for _ in self._retries.attempts(batch[0].request.operation.value.lower()):
                 try:
-                    ref = self._references.find(name)
-                    if ref is None:
-                        raise self._no_such_branch(branch)
-                    if self._write_once(ref, batch, tries):
+                    if self._attempt(branch, batch, tries):
                         return
                 except UniqueTaken as taken:
                     tries.claims -= taken.ids
@@ -55,13 +53,35 @@ class BatchWriter:
         except RetriesExhausted as exhausted:
             raise exhausted from pending
 
-    def _no_such_branch(self, name: str) -> MoragError:
+    def _attempt(self, branch: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
+        """On the head as we left it, if we did; and where that is not it, on the one in the store.
+
+        False if another server moved the reference meanwhile.
+        """
+        name = full_name("BRANCH", branch)
+        known = self._heads.take(name)
+        if known is not None and self._write_once(known, batch, tries, is_sure=False):
+            return True
+        ref = self._references.find(name)
+        if ref is None:
+            raise self._no_such_branch(branch, batch[0].request.operation)
+        if known is not None and ref.pointer != known.pointer:
+            self._heads.was_wrong(name)
+        return self._write_once(ref, batch, tries, is_sure=True)
+
+    def _no_such_branch(self, name: str, operation: RefOperation) -> MoragError:
         if self._references.find(full_name("TAG", name)) is not None:
-            return BadRequest(f"'{name}' is a tag; only a branch can be changed")
+            return BadRequest(f"Reference to {operation.value.lower()} into must be a branch.")
         return ReferenceNotFound.named(name)
 
-    def _write_once(self, ref: Ref, batch: Sequence[Ticket], tries: _Tries) -> bool:
-        """False if another server moved the reference: the batch is to be tried on the new head."""
+    def _write_once(
+        self, ref: Ref, batch: Sequence[Ticket], tries: _Tries, *, is_sure: bool
+    ) -> bool:
+        """False if the batch is to be tried on the head as it is now.
+
+        Another server moved the reference. Or perhaps it did, where that is not sure: then only a
+        swap can tell, and without one nobody is refused, nor told that there was nothing to do.
+        """
         for last, outcomes in tries.unsettled:
             # It was published after all, but we could not see it then. Not a second time!
             if history.was_published(self._persist, last, ref.pointer):
@@ -92,6 +112,8 @@ class BatchWriter:
                 tries.unsettled.append((commits[-1], outcomes))
                 if not self._publish(ref, batch, commits, objects, rows, tries):
                     return False
+            elif not is_sure:
+                return False
         finally:
             self._persist.unstage(objects)
         _settle(outcomes)
@@ -112,7 +134,9 @@ class BatchWriter:
         operation = batch[0].request.operation
         line = self._ref_log.line(ref.name, operation, ref.pointer, last.id, who, len(commits))
         try:
-            if self._persist.publish(objects, ref, last.id, [line], rows) is not None:
+            moved = self._persist.publish(objects, ref, last.id, [line], rows)
+            if moved is not None:
+                self._heads.left(moved)
                 return True
         except UniqueTaken:
             raise

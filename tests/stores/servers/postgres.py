@@ -112,6 +112,11 @@ class PostgresServer:
         )
         return [pid for (pid,) in found]
 
+    def looked_at(self, database: str) -> int:
+        """How many entries of indexes were read so far."""
+        ((entries,),) = self.execute(database, "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes")
+        return int(entries)
+
     def cut(self, connection: int) -> None:
         self.execute("postgres", f"SELECT pg_terminate_backend({connection})")
 

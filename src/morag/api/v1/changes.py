@@ -41,13 +41,7 @@ def commit(call: Call) -> Answer:
         if body is not None:
             check.not_empty("operations.operations", body.operations)
     assert body is not None, "checked"
-    meta = body.commit_meta.meta()
-    request = call.service.changes.commit_request(target, body.changes(), meta)
-
-    def answer(result: CommitResult) -> Response:
-        return single(Reference("BRANCH", request.branch, result.hash))
-
-    return call.in_lane(request, answer)
+    return call.committing(target, body.changes(), body.commit_meta.meta(), _committed)
 
 
 @endpoint(
@@ -74,7 +68,8 @@ def merge(call: Call) -> Answer:
             "squashed now."
         )
     options = options_of(body, CommitMeta(message=""), squash=True)
-    return call.in_lane(call.service.changes.merge_request(source, target, options), _merged)
+    changes = call.service.changes
+    return call.near(lambda: call.in_lane(changes.merge_request(source, target, options), _merged))
 
 
 @endpoint(
@@ -115,6 +110,10 @@ def _checked_target(call: Call, check: Checks) -> Asked:
     name = call.parameters["name"]
     check.name("branchName", name)
     return Asked(name, expected_hash(call, check))
+
+
+def _committed(branch: str, result: CommitResult) -> Response:
+    return single(Reference("BRANCH", branch, result.hash))
 
 
 def _merged(result: MergeResult) -> Response:

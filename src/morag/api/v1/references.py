@@ -58,7 +58,8 @@ def list_references(call: Call) -> Answer:
 
 @endpoint("GET", "/trees/tree", "Get the default branch", gives=answers.ReferenceV1)
 def get_default_branch(call: Call) -> Answer:
-    return _reference(call, call.service.default_branch, fetch_all=False)
+    name = call.service.default_branch
+    return call.near(lambda: _reference(call, name, fetch_all=False))
 
 
 @endpoint(
@@ -98,7 +99,7 @@ def get_reference(call: Call) -> Answer:
         check.name("params.refName", name)
     if all:
         return call.in_thread(lambda: _reference(call, name, fetch_all=True))
-    return _reference(call, name, fetch_all=False)
+    return call.near(lambda: _reference(call, name, fetch_all=False))
 
 
 @endpoint(

@@ -44,13 +44,7 @@ def commit(call: Call) -> Answer:
     assert body is not None, "checked"
     target = call.target("branch")
     meta = with_headers(body.commit_meta.meta(), call.request.headers)
-    changes = body.changes()
-
-    def work() -> Answer:
-        request = call.service.changes.commit_request(target, changes, meta)
-        return call.in_lane(request, lambda result: _committed(request.branch, result))
-
-    return call.near(work, target)
+    return call.committing(target, body.changes(), meta, _committed)
 
 
 @endpoint(

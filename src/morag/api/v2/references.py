@@ -83,7 +83,7 @@ def get_reference(call: Call) -> Answer:
     name = _name_only(call, "getReferenceByName", "by name")
     if all:
         return call.in_thread(lambda: _described(call, name, fetch_all=True))
-    return _described(call, name, fetch_all=False)
+    return call.near(lambda: _described(call, name, fetch_all=False))
 
 
 @endpoint(

@@ -1,0 +1,133 @@
+"""What a process remembers of its branches saves a question, and never decides anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from morag import (
+    BadRequest,
+    ContentKey,
+    Delete,
+    ReferenceConflict,
+    ReferenceNotFound,
+    Repository,
+    Settings,
+)
+from morag.backend.base import Ref
+from morag.backend.memory import MemoryBackend
+from morag.persist.ids import NO_ANCESTOR
+from morag.testing.counting import CountingBackend
+from morag.versions.known_heads import KnownHeads
+from morag.versions.world import World
+from tests.safety.sound import key, put
+
+REF = Ref("refs/heads/main", NO_ANCESTOR)
+
+
+class Servers:
+    """Two on one store, each with a memory of its own."""
+
+    def __init__(self) -> None:
+        self.backend = CountingBackend(MemoryBackend())
+        self.one, self.other = (Repository(self.backend, Settings(), World()) for _ in range(2))
+        self.one.commit("main", [put("shared")], "both know it")
+
+    def reads(self) -> int:
+        """How often a reference was read since the last time."""
+        reads = self.backend.counts["read_refs"]
+        self.backend.reset()
+        return reads
+
+
+@pytest.fixture
+def servers() -> Servers:
+    return Servers()
+
+
+def tables(repo: Repository, branch: str = "main") -> set[str]:
+    return {str(key) for key in repo.contents.keys(branch)}
+
+
+def test_who_goes_on_from_its_own_commit_asks_for_no_reference(servers: Servers) -> None:
+    servers.reads()
+    servers.one.commit("main", [put("a")], "a")
+    assert servers.reads() == 0
+
+
+def test_who_was_overtaken_goes_on_from_the_others_commit(servers: Servers) -> None:
+    servers.other.commit("main", [put("theirs")], "overtakes")
+    servers.one.commit("main", [put("ours")], "behind")
+    assert tables(servers.other) == {"shared", "theirs", "ours"}
+
+
+def test_a_commit_on_what_only_the_other_made_is_not_refused(servers: Servers) -> None:
+    """Where this server left the branch, the expected commit is not there."""
+    seen = servers.other.commit("main", [put("theirs")], "overtakes").hash
+    servers.one.commit("main", [put("ours")], "on that", expected=seen)
+    assert tables(servers.one) == {"shared", "theirs", "ours"}
+
+
+def test_a_conflict_that_the_other_resolved_is_none(servers: Servers) -> None:
+    servers.other.commit("main", [Delete(key("shared"))], "gone")
+    servers.one.commit("main", [put("shared")], "anew")
+    assert tables(servers.one) == {"shared"}
+
+
+def test_a_conflict_that_the_other_made_is_one(servers: Servers) -> None:
+    seen = servers.one.references.get("main").hash
+    servers.other.commit("main", [put("a")], "first")
+    with pytest.raises(ReferenceConflict):
+        servers.one.commit("main", [put("a")], "second", expected=seen)
+
+
+def test_what_needs_no_commit_is_decided_by_the_store(servers: Servers) -> None:
+    """Where this server left the branch, it has all of `dev`."""
+    first = servers.one.references.get("main").hash
+    second = servers.one.commit("main", [put("a")], "a").hash
+    servers.one.references.create_branch("dev", "main")
+    servers.other.references.assign("main", f"@{first}", second)
+    result = servers.one.merge("dev", "main")
+    assert result.was_applied
+    assert tables(servers.one) == {"shared", "a"}
+
+
+def test_a_branch_that_the_other_dropped_is_gone(servers: Servers) -> None:
+    servers.one.references.create_branch("dev", "main")
+    servers.one.commit("dev", [put("a")], "a")
+    servers.other.references.delete("dev")
+    with pytest.raises(ReferenceNotFound):
+        servers.one.commit("dev", [put("b")], "b")
+
+
+def test_who_was_wrong_asks_for_a_while(servers: Servers) -> None:
+    servers.other.commit("main", [put("theirs")], "overtakes")
+    servers.one.commit("main", [put("ours")], "behind")
+    servers.reads()
+    asked = []
+    for number in range(40):
+        servers.one.commit("main", [put(f"t{number}")], "t")
+        asked.append(servers.reads())
+    assert asked == [1] * 32 + [0] * 8
+
+
+def test_a_refusal_is_no_reason_for_doubts(servers: Servers) -> None:
+    for _ in range(3):
+        with pytest.raises(BadRequest, match="no content ID"):
+            servers.one.commit("main", [put("shared")], "it is there")
+        servers.one.commit("main", [Delete(ContentKey.of("shared"))], "so it goes")
+        servers.one.commit("main", [put("shared")], "and comes")
+    servers.reads()
+    servers.one.commit("main", [put("a")], "a")
+    assert servers.reads() == 0
+
+
+def test_it_forgets_rather_than_grows() -> None:
+    heads = KnownHeads()
+    for number in range(3000):
+        heads.left(Ref(f"refs/heads/{number}", NO_ANCESTOR))
+        heads.was_wrong(f"refs/heads/{-number}")
+    assert len(heads._refs) <= 1000
+    assert len(heads._doubts) <= 1000
+    heads.left(REF)
+    assert heads.take(REF.name) == REF
+    assert heads.take(REF.name) is None

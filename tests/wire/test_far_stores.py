@@ -1,0 +1,79 @@
+"""A store on another machine: nobody waits for it where the requests of all come in."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from morag import Repository, Settings
+from morag.backend.memory import MemoryBackend
+from morag.testing.counting import CountingBackend
+from morag.versions.world import World
+from tests.wire.asking import asking
+from tests.wire.transcripts import Asked, Scenario, replay, scenarios
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.wire.transcripts import Reply
+
+
+class FarBackend(CountingBackend):
+    """Fails if the thread calls it that asks the API."""
+
+    asking_thread = 0
+
+    def _count(self, method: str, *rest: Any, **more: Any) -> None:
+        assert get_ident() != self.asking_thread, f"{method} was called where requests come in"
+        super()._count(method, *rest, **more)
+
+
+class Far:
+    def __init__(self) -> None:
+        self.backend = FarBackend(MemoryBackend())
+        self.repository = Repository(self.backend, Settings(), World())
+        self._ask = asking(self.repository, store_is_far=True)
+
+    def ask(self, asked: Asked) -> Reply:
+        self.backend.asking_thread = get_ident()
+        try:
+            return self._ask(asked)
+        finally:
+            self.backend.asking_thread = 0
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_every_answer_comes_from_elsewhere(scenario: Scenario) -> None:
+    replay(scenario, Far().ask)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_commit_after_the_first_asks_for_no_reference(version: str) -> None:
+    far = Far()
+    commit = _COMMITS[version]
+    assert far.ask(commit(far.repository.references.get("main").hash, "first")).status == 200
+    head = far.repository.references.get("main").hash
+    far.backend.reset()
+    assert far.ask(commit(head, "second")).status == 200
+    assert far.backend.counts == {"apply": 1}
+
+
+def _commit(path: str, query: str, table: str) -> Asked:
+    content = f'{{"type": "ICEBERG_TABLE", "metadataLocation": "{table}", "snapshotId": 1,'
+    content += ' "schemaId": 1, "specId": 1, "sortOrderId": 1}'
+    key = f'{{"elements": ["{table}"]}}'
+    body = (
+        f'{{"commitMeta": {{"message": "{table}"}}, "operations":'
+        f' [{{"type": "PUT", "key": {key}, "content": {content}}}]}}'
+    )
+    return Asked("POST", path, query, [("Content-Type", "application/json")], body.encode())
+
+
+_COMMITS: dict[str, Callable[[str, str], Asked]] = {
+    "v1": lambda head, table: _commit(
+        "/api/v1/trees/branch/main/commit", f"expectedHash={head}", table
+    ),
+    "v2": lambda head, table: _commit(f"/api/v2/trees/main@{head}/history/commit", "", table),
+}
