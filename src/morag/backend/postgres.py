@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.postgres_arrays import BytesArray, NumberArray, TextArray
 from morag.backend.postgres_errors import Taken, told
 from morag.backend.postgres_opening import COCKROACH, POSTGRES, SCAN_FACTOR, PostgresConnector
 from morag.backend.sql_pool import MOST, POOL_SIZE, Pool
 from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from morag.backend.base import LogRow, ObjId, RefSwap, Row
     from morag.backend.postgres_opening import Dialect, TimedConnection
@@ -45,8 +46,12 @@ _FIND: Final = (
 
 
 def _found_by_key(what: Keyed) -> str:
-    type = "text" if what.key == "ref_name" else "bytea"
-    return _FIND.format(type=type, columns=what.columns, table=what.table, key=what.key)
+    return _FIND.format(
+        type="text" if what is sql.REFS else "bytea",
+        columns=what.columns,
+        table=what.table,
+        key=what.key,
+    )
 
 
 _ABSENT: Final = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM refs2 WHERE repo = ? AND ref_name = ?)"
@@ -118,7 +123,7 @@ class PostgresBackend(RemoteSqlBackend):
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         ids = iter(ids)
         while some := list(islice(ids, _AT_ONCE)):
-            self._change((_DELETE, (repo, some)))
+            self._change((_DELETE, (repo, BytesArray.of(some))))
 
     def erase(self, repo: str) -> None:
         for statement in _ERASE:
@@ -136,7 +141,7 @@ class PostgresBackend(RemoteSqlBackend):
         rows = in_order(rows)
         ids = [row.id for row in rows]
         change, args = _change_told(repo, swap)
-        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), ids, repo)
+        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), BytesArray.of(ids), repo)
         try:
             ((swapped, stored),) = self._write(
                 lambda: self._run((_APPLY.format(swap=change), args))[0]
@@ -154,9 +159,12 @@ class PostgresBackend(RemoteSqlBackend):
 
     def _find(self, what: Keyed, repo: str, keys: Sequence[object]) -> Records:
         text = _found_by_key(what)
+        array: Callable[[Sequence[Any]], bytes] = (
+            TextArray.of if what is sql.REFS else BytesArray.of
+        )
         found: list[Sequence[Any]] = []
         for at in range(0, len(keys), sql.AT_ONCE):
-            found += self._select((text, (list(keys[at : at + sql.AT_ONCE]), repo)))
+            found += self._select((text, (array(keys[at : at + sql.AT_ONCE]), repo)))
         return found
 
     def _select_page(self, statement: Statement) -> Records:
@@ -183,10 +191,20 @@ def _spelt(text: str) -> bytes:
     return text.replace("?", "%b").encode()
 
 
-def _columns(repo: str, rows: Sequence[Row]) -> tuple[Any, ...]:
-    records = [sql.row_record(repo, row) for row in rows]
-    return repo, *([record[at] for record in records] for at in range(1, 6))
+def _columns(repo: str, rows: Sequence[Row]) -> tuple[object, ...]:
+    return (
+        repo,
+        BytesArray.of(row.id for row in rows),
+        TextArray.of([row.kind for row in rows]),
+        TextArray.of([row.version for row in rows]),
+        BytesArray.of(sql.row_value(row) for row in rows),
+        NumberArray.of([row.referenced_micros for row in rows]),
+    )
 
 
-def _log_columns(repo: str, log: Sequence[LogRow]) -> tuple[Any, ...]:
-    return repo, [line.key for line in log], [line.data for line in log]
+def _log_columns(repo: str, log: Sequence[LogRow]) -> tuple[object, ...]:
+    return (
+        repo,
+        BytesArray.of(line.key for line in log),
+        BytesArray.of(line.data for line in log),
+    )

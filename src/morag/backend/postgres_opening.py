@@ -12,6 +12,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from morag.backend import sql_schema
+from morag.backend.postgres_arrays import understand_arrays
 from morag.backend.postgres_errors import RESTARTED, told
 from morag.backend.sql_pool import ANSWER_SECONDS, CONNECT_SECONDS, MOST, POOL_OPTIONS, is_silent
 from morag.backend.sql_remote import Restart
@@ -96,6 +97,7 @@ class PostgresConnector:
                 raise StoreThrottled(f"{text}; try again later") from error
             raise StoreUnreachable(f"{text}; try again") from error
         db.answer_seconds = self.answer_seconds
+        understand_arrays(db)
         try:
             with told():
                 db.execute(self._session)

@@ -166,8 +166,11 @@ def to_ref(record: Sequence[Any]) -> Ref:
 
 
 def row_record(repo: str, row: Row) -> tuple[object, ...]:
-    value = row.data + NEVER_REFERENCED
-    return repo, row.id, row.kind, row.version, value, row.referenced_micros
+    return repo, row.id, row.kind, row.version, row_value(row), row.referenced_micros
+
+
+def row_value(row: Row) -> bytes:
+    return row.data + NEVER_REFERENCED
 
 
 def to_row(record: Sequence[Any]) -> Row:
