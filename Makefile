@@ -24,7 +24,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores check format bench bench-original bench-spark lock clean
+.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores check format bench bench-original bench-stores bench-spark lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: dev ## Run the benchmarks
 bench-original: dev ## Race the original Java server, side by side (needs mvn)
 	@command -v mvn >/dev/null || { echo "bench-original needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m bench.original $(ARGS)
+
+bench-stores: dev ## Measure commits on every store that can be installed here (ARGS=PostgreSQL for one)
+	$(BIN)/python -m bench.stores $(ARGS)
 
 bench-spark: dev ## Measure what Spark jobs cost (ARGS=entries or gc for one of them)
 	$(BIN)/python -m bench.spark $(ARGS)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from bench.original.clients import NAMESPACE, Committer, Reader
+from bench.original.clients import Reader
 from bench.original.generator import Outcome, drive
+from bench.original.scene import TABLES, commits_on, committers, make_tables, table_to_read
 from bench.original.servers import NAMES, Store, running, store_in_memory, store_on_disk
 from tests.stores.engines import on_postgres
 from tests.stores.servers.postgres import postgres
@@ -27,7 +28,6 @@ WARM_READS: Final = 20_000
 ROUNDS: Final = 6
 SLICE_SECONDS: Final = 2.5
 STARTS: Final = 3
-TABLES: Final = 256
 _SETTLE_SECONDS: Final = 1.0
 _MEGABYTE: Final = 1 << 20
 
@@ -82,7 +82,7 @@ def in_memory() -> Iterator[Figure]:
         # What sixteen clients try in vain stays in the heap of the original, which is full after
         # 15,000 of their commits. So one client does most of it.
         _warm(servers, alone=16_000, together=4_000)
-        tables = [_table(n) for n in range(TABLES)]
+        tables = [table_to_read(n) for n in range(TABLES)]
         for what, paths in (
             ("GET reference, 8 clients", ["trees/main"]),
             ("GET content, 8 clients", [f"trees/main/contents/{key}" for key in tables]),
@@ -129,8 +129,7 @@ def _started(stack: ExitStack, place: Callable[[Path], Store]) -> list[Server]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         servers.append(stack.enter_context(running(name, place(folder), folder)))
     for server in servers:
-        head = server.ask("GET", "trees/main")["reference"]["hash"]
-        server.ask("POST", f"trees/main@{head}/history/commit", _first_commit())
+        make_tables(server)
     return servers
 
 
@@ -141,22 +140,22 @@ def _warm(servers: Sequence[Server], alone: int, together: int) -> None:
     while it is cold, the original often gives up after five seconds.
     """
     for server in servers:
-        committers = _committers(server, "warm", 16)
-        paths = ["trees/main", *(f"trees/main/contents/{_table(n)}" for n in range(TABLES))]
+        warming = committers(server, "warm", 16)
+        paths = ["trees/main", *(f"trees/main/contents/{table_to_read(n)}" for n in range(TABLES))]
         readers = [Reader(server.address, paths) for _ in range(8)]
-        drive(server.address, committers[:1], requests=alone)
-        drive(server.address, committers, requests=together)
+        drive(server.address, warming[:1], requests=alone)
+        drive(server.address, warming, requests=together)
         drive(server.address, readers, requests=WARM_READS)
 
 
 def _commits(servers: Sequence[Server], branch: str, clients: int) -> dict[str, Outcome]:
     """Commits on a new branch, each client to tables of its own; all must be there in the end."""
-    committers = {server.name: _committers(server, branch, clients) for server in servers}
-    before = {server.name: _count(server, branch) for server in servers}
-    found = _alternate(servers, committers)
+    racing = {server.name: committers(server, branch, clients) for server in servers}
+    before = {server.name: commits_on(server, branch) for server in servers}
+    found = _alternate(servers, racing)
     for server in servers:
-        made = sum(committer.commits for committer in committers[server.name])
-        there = _count(server, branch) - before[server.name]
+        made = sum(committer.commits for committer in racing[server.name])
+        there = commits_on(server, branch) - before[server.name]
         if there != made:
             found[server.name].failures.append(f"{made} commits made, {there} found".encode())
     return found
@@ -211,45 +210,3 @@ def _rate(outcome: Outcome) -> str:
     server = outcome.each_micros(outcome.server_cpu_seconds)
     generator = outcome.each_micros(outcome.cpu_seconds)
     return f"{outcome.rate:,.0f}/s (CPU: server {server:.0f} µs, client {generator:.0f} µs)"
-
-
-def _committers(server: Server, branch: str, clients: int) -> list[Committer]:
-    main = server.ask("GET", "trees/main")["reference"]
-    server.ask("POST", f"trees?name={branch}&type=BRANCH", main)
-    return [Committer(server.address, branch, n, main["hash"]) for n in range(clients)]
-
-
-def _count(server: Server, branch: str) -> int:
-    reference = server.ask("GET", f"trees/{branch}?fetch=ALL")["reference"]
-    return int(reference["metadata"]["numTotalCommits"])
-
-
-def _table(number: int) -> str:
-    return f"{NAMESPACE}.read-{number:03}"
-
-
-def _first_commit() -> object:
-    puts: list[object] = [
-        {
-            "type": "PUT",
-            "key": {"elements": [NAMESPACE]},
-            "content": {"type": "NAMESPACE", "elements": [NAMESPACE]},
-        }
-    ]
-    for number in range(TABLES):
-        name = _table(number)
-        puts.append(
-            {
-                "type": "PUT",
-                "key": {"elements": name.split(".")},
-                "content": {
-                    "type": "ICEBERG_TABLE",
-                    "metadataLocation": f"s3://lake/warehouse/{name}/metadata/v1.metadata.json",
-                    "snapshotId": number,
-                    "schemaId": 0,
-                    "specId": 0,
-                    "sortOrderId": 0,
-                },
-            }
-        )
-    return {"commitMeta": {"message": "tables to read"}, "operations": puts}

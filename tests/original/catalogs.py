@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 NOTHING: Final = NO_ANCESTOR.hex()
 _OLD_STATES: Final = 12
+_CHECKED: Final = 500
 _SCANNED: Final = 100
 _PAGE: Final = 300
 
@@ -255,10 +256,15 @@ class InProcess:
         )
 
     def damage(self) -> list[str]:
-        """Check every commit of every reference against what is really stored."""
+        """Check the commits of all references against what is really stored.
+
+        Of thousands only some, with each head among them.
+        """
         names = [reference.name or "" for reference in self.repo.references.list()]
-        hashes = dict.fromkeys(hash for name in names for hash in self.hashes(name))
-        checked = [self.repo.history.check(f"@{hash}") for hash in hashes]
+        logs = [self.hashes(name) for name in names]
+        hashes = list(dict.fromkeys(hash for log in logs for hash in log))
+        chosen = [log[0] for log in logs if log] + hashes[:: 1 + len(hashes) // _CHECKED]
+        checked = [self.repo.history.check(f"@{hash}") for hash in dict.fromkeys(chosen)]
         return [
             f"{status.id.hex()}: {finding.problem} ({finding.id.hex()})"
             for status in checked

@@ -61,7 +61,7 @@ THREADS, STEPS = 4, 12
 NO_FAULTS = Script({})
 CURRENT = [fault for fault in Fault if fault is not Fault.STALE]
 SEEDS = range(4)
-MANY_SEEDS = range(100, 300)
+MANY_SEEDS = range(100, 200)
 
 
 class BusyBackend(FaultyBackend):
@@ -205,7 +205,8 @@ def work_and_check(
     repo = Repository(backend, QUICK, World())
     repo.commit("main", [put("first")], "first")
     repo.references.create_branch("side", "main")
-    workers = [Worker(repo, seed, number, stale) for number in range(THREADS)]
+    servers = repo, Repository(backend, QUICK, World())
+    workers = [Worker(servers[n % 2], seed, n, stale) for n in range(THREADS)]
     backend.plan = plan
     in_threads(worker.run for worker in workers)
     backend.plan = NO_FAULTS

@@ -29,6 +29,7 @@ BRANCHES: Final = ("main", "first", "second")
 SHARED: Final = tuple(f"shared-{number}" for number in range(4))
 _OWN_CHANCE: Final = 0.6
 _FRESH_CHANCE: Final = 0.5
+_TABLES: Final = "tables"
 
 
 class Attempt(Struct):
@@ -54,12 +55,13 @@ class History:
         self._clients = clients
         self._seed = seed
         self._ids: dict[str, str] = {}
+        self._runs = 0
 
     def prepare(self) -> None:
         """All tables, on all branches."""
         names = [*SHARED, *map(_own, range(self._clients))]
         with Client(self._uris[0]) as client:
-            client.commit("main", [_put(name, None, 0) for name in names], "tables")
+            client.commit("main", [_put(name, None, 0) for name in names], _TABLES)
             for entry in client.contents.entries("main"):
                 self._ids[entry.key.elements[-1]] = entry.content_id
             for branch in BRANCHES[1:]:
@@ -67,13 +69,15 @@ class History:
 
     def run(self, seconds: float) -> None:
         """Let all clients commit for a while; raises what one of them did not expect."""
+        self._runs += 1
         end = monotonic() + seconds
         with ThreadPoolExecutor(self._clients) as threads:
             for done in [threads.submit(self._work, n, end) for n in range(self._clients)]:
                 done.result()
 
     def _work(self, number: int, end: float) -> None:
-        random, seen, made = Random(self._seed * 1000 + number), dict[str, str](), 0
+        who = f"{self._runs}/{number}"
+        random, seen, made = Random(f"{self._seed}/{who}"), dict[str, str](), 0
         with Client(self._uris[number % len(self._uris)]) as client:
             while monotonic() < end:
                 made += 1
@@ -85,7 +89,7 @@ class History:
                         seen[branch] = client.references.get(branch).hash
                 except ServiceUnavailable:
                     continue
-                attempt = Attempt(branch, table, f"{number}/{made}", seen.pop(branch))
+                attempt = Attempt(branch, table, f"{who}/{made}", seen.pop(branch))
                 put = _put(table, self._ids[table], number * 1_000_000 + made)
                 try:
                     result = client.commit(
@@ -111,9 +115,11 @@ class History:
             assert newer.parent == older.meta.hash
         position = {entry.meta.hash: at for at, entry in enumerate(log)}
         messages = Counter(entry.meta.message for entry in log)
+        assert messages.keys() <= {_TABLES, *(attempt.message for attempt in attempts)}
         for attempt in attempts:
             if attempt.hash:
                 assert attempt.hash in position, f"lost: {attempt}"
+                assert position[attempt.hash] < position[attempt.expected], f"moved: {attempt}"
                 assert log[position[attempt.hash]].meta.message == attempt.message
                 assert messages[attempt.message] == 1, f"doubled: {attempt}"
             elif attempt.conflict:

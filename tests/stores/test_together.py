@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import replace
 
 import morag
+from morag import CommitMeta, ContentKey, Delete, Put
 from tests.original.catalogs import InProcess, OverRest
 from tests.original.server import Server
 from tests.original.test_same_disk import SIZES, assert_same
-from tests.original.work import Work
+from tests.original.work import Work, table
 from tests.serving import Served
 from tests.stores.engines import on_postgres
 from tests.stores.history import History
 from tests.stores.proxy import Faults, Proxy
-from tests.wire.asking import asking
-from tests.wire.transcripts import replay, scenarios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.original.catalogs import Catalog
     from tests.stores.engines import Engine
     from tests.stores.servers.postgres import PostgresServer
 
@@ -31,6 +33,8 @@ pytestmark = pytest.mark.stores
 
 CLIENTS: Final = 16
 SECONDS: Final = 60
+LONG_BRANCHES: Final = 8
+LONG_COMMITS: Final = 250
 FAULTY_SECONDS: Final = 20
 DOWN_SECONDS: Final = 5
 IMPATIENT: Final = "timeout_seconds=2"
@@ -49,6 +53,7 @@ def test_we_go_on_from_the_original_and_it_goes_on_from_us(engine: Engine, tmp_p
     with Server(engine.original, tmp_path / "first.log", sizes.theirs) as server:
         original = OverRest(server)
         Work(original, "them").do(sizes.commits, sizes.their_bulk)
+        _fill(original)
         shown = original.seen()
     with morag.open(engine.url, sizes.ours) as repository:
         ours = InProcess(repository)
@@ -75,8 +80,7 @@ def test_the_original_and_we_at_once(postgres_server: PostgresServer, tmp_path: 
 @pytest.mark.parametrize("engine", ["postgres", "mariadb", "dynamodb"], indirect=True)
 def test_nothing_is_lost_where_the_network_fails(engine: Engine, tmp_path: Path) -> None:
     with Proxy(engine.address) as proxy:
-        separator = "&" if "?" in engine.after else "?"
-        url = f"{engine.url_at(proxy.address)}{separator}{IMPATIENT}"
+        url = engine.url_at(proxy.address, IMPATIENT)
         with Served(tmp_path, store=url) as one, Served(tmp_path, store=url) as other:
             history = History([one.url, other.url], CLIENTS)
             history.prepare()
@@ -104,12 +108,27 @@ def test_the_server_recovers_when_the_database_was_killed(
         history.check()
 
 
-def test_we_answer_like_the_original(engine: Engine) -> None:
-    """The recorded conversations, in one go."""
-    with morag.open(engine.url) as repository:
-        ask = asking(repository)
-        for scenario in scenarios():
-            replay(scenario, ask)
+def _fill(catalog: Catalog) -> None:
+    """Some long branches, by as many clients at the same time: commits in thousands."""
+
+    def work(number: int) -> None:
+        branch, made = f"long-{number}", dict[str, str]()
+        for n in range(LONG_COMMITS):
+            name = f"long_{n % 100:03d}"
+            key, id = ContentKey.of(name), made.get(name)
+            drops = id is not None and n % 7 == 0
+            operation = Delete(key) if drops else Put(key, replace(table(n), id=id))
+            added = catalog.commit(branch, [operation], CommitMeta(message=f"{branch} {n}"))
+            if drops:
+                del made[name]
+            elif id is None:
+                made[name] = added[key]
+
+    for number in range(LONG_BRANCHES):
+        catalog.create("BRANCH", f"long-{number}", catalog.head("main"))
+    with ThreadPoolExecutor(LONG_BRANCHES) as threads:
+        for done in [threads.submit(work, number) for number in range(LONG_BRANCHES)]:
+            done.result()
 
 
 @contextmanager
