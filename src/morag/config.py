@@ -58,9 +58,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     commit_retries: int | None = None
     """After how many retries it gives up; None sets no number."""
     retry_sleep_lower_ms: int = 5
-    """The shortest pause before the first retry; it doubles with each one."""
+    """The shortest pause before the second retry, which doubles; the first comes at once."""
     retry_sleep_upper_ms: int = 25
-    """The longest pause before the first retry; it doubles with each one."""
+    """The longest pause before the second retry, which doubles."""
     retry_sleep_max_ms: int = 250
     """What neither pause grows beyond."""
 

@@ -7,10 +7,9 @@ spill, stripes split and join, and tails end after a few commits.
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, event, settings
@@ -23,7 +22,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from morag.backend.urls import open_backend
+from morag.backend.urls import StoreUrl, open_backend
 from morag.config import Settings
 from morag.errors import BadRequest, ContentNotFound, MoragError, ReferenceConflict
 from morag.logic.consistency import Consistency
@@ -79,12 +78,12 @@ expectations = st.sampled_from(["none"] * 4 + ["head"] * 2 + ["older"] * 4 + ["f
 
 
 class CatalogMachine(RuleBasedStateMachine):
-    """A repository and its model. Subclasses say where the repository is kept."""
+    """A repository, which the URL names and which is new, and its model."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "memory:") -> None:
         super().__init__()
-        self.directory = tempfile.mkdtemp(prefix="morag-machine-")
-        self.backend: Backend = open_backend(self.url(self.directory))
+        self.url = url
+        self.backend: Backend = open_backend(url)
         ticks, chance = itertools.count(1_700_000_000_000_000_000, 1_000_000), Random(0)
         self.world = World(
             clock_nanos=lambda: next(ticks),
@@ -94,13 +93,9 @@ class CatalogMachine(RuleBasedStateMachine):
         )
         self.numbers = itertools.count(1)
 
-    @staticmethod
-    def url(directory: str) -> str:
-        return "memory:"
-
     @property
     def survives_closing(self) -> bool:
-        return not self.url("").startswith("memory:")
+        return not self.url.startswith("memory:")
 
     @initialize(
         namespace_validation=st.booleans(),
@@ -119,7 +114,7 @@ class CatalogMachine(RuleBasedStateMachine):
         spaces: list[ContentKey],
         wanted: list[list[Wish]],
     ) -> None:
-        self.settings = Settings(
+        wishes = Settings(
             namespace_validation=namespace_validation,
             cache_bytes=cache_bytes,
             parents_per_commit=parents_per_commit,
@@ -128,6 +123,7 @@ class CatalogMachine(RuleBasedStateMachine):
             min_index_segment_bytes=200,
             max_index_segment_bytes=2_000,
         )
+        self.settings = StoreUrl.parse(self.url).settings(wishes)
         self.repo = Repository(self.backend, self.settings, self.world)
         self.model = Model("main", namespace_validation)
         # Nothing interesting happens to branches that share no commit.
@@ -143,7 +139,6 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.backend.close()
-        shutil.rmtree(self.directory)
 
     # Writing
 
@@ -536,7 +531,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         if self.survives_closing:
             self.repo.close()
-            self.backend = open_backend(self.url(self.directory))
+            self.backend = open_backend(self.url)
         self.repo = Repository(self.backend, self.settings, self.world)
 
     # Reading
@@ -834,19 +829,27 @@ def _failing(plan: Plan, as_result: bool) -> Plan:
     return plan
 
 
-class RocksDBMachine(CatalogMachine):
-    @staticmethod
-    def url(directory: str) -> str:
-        return f"rocksdb:{directory}/store?sync=off"
+class MachineOnDisk(CatalogMachine):
+    scheme: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.directory = TemporaryDirectory(prefix="morag-machine-")
+        super().__init__(f"{self.scheme}:{self.directory.name}/store?sync=off")
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.directory.cleanup()
 
 
-class SQLiteMachine(CatalogMachine):
-    @staticmethod
-    def url(directory: str) -> str:
-        return f"sqlite:{directory}/store.db?sync=off"
+class RocksDBMachine(MachineOnDisk):
+    scheme = "rocksdb"
 
 
-def _settings(examples: int, steps: int = 40) -> settings:
+class SQLiteMachine(MachineOnDisk):
+    scheme = "sqlite"
+
+
+def bounded(examples: int, steps: int = 40) -> settings:
     return settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -862,13 +865,13 @@ class ThoroughMachine(CatalogMachine):
 
 
 TestMemory = CatalogMachine.TestCase
-TestMemory.settings = _settings(50)
+TestMemory.settings = bounded(50)
 
 TestRocksDB = RocksDBMachine.TestCase
-TestRocksDB.settings = _settings(12)
+TestRocksDB.settings = bounded(12)
 
 TestSQLite = SQLiteMachine.TestCase
-TestSQLite.settings = _settings(12)
+TestSQLite.settings = bounded(12)
 
 TestThorough = pytest.mark.long(ThoroughMachine.TestCase)
-TestThorough.settings = _settings(500, 50)
+TestThorough.settings = bounded(500, 50)

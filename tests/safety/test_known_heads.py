@@ -121,13 +121,27 @@ def test_a_refusal_is_no_reason_for_doubts(servers: Servers) -> None:
     assert servers.reads() == 0
 
 
+def test_who_was_overtaken_lets_the_other_go_first_after_it_won() -> None:
+    heads = KnownHeads()
+    heads.left(REF, now=1.0, took_seconds=0.01)
+    assert heads.courtesy_seconds(REF.name, 1.0) == 0
+    heads.lost(REF.name)
+    assert heads.courtesy_seconds(REF.name, 2.0) == 0
+    heads.left(REF, now=3.0, took_seconds=0.01)
+    assert heads.courtesy_seconds(REF.name, 3.0) == pytest.approx(0.015)
+    assert heads.courtesy_seconds(REF.name, 3.01) == pytest.approx(0.005)
+    assert heads.courtesy_seconds(REF.name, 4.0) == 0
+    heads.left(REF, now=5.0, took_seconds=60)
+    assert heads.courtesy_seconds(REF.name, 5.0) == pytest.approx(0.1)
+
+
 def test_it_forgets_rather_than_grows() -> None:
     heads = KnownHeads()
     for number in range(3000):
-        heads.left(Ref(f"refs/heads/{number}", NO_ANCESTOR))
-        heads.was_wrong(f"refs/heads/{-number}")
+        heads.left(Ref(f"refs/heads/{number}", NO_ANCESTOR), 0, 0)
+        heads.lost(f"refs/heads/{-number}")
     assert len(heads._refs) <= 1000
-    assert len(heads._doubts) <= 1000
-    heads.left(REF)
+    assert len(heads._shared) <= 1000
+    heads.left(REF, 0, 0)
     assert heads.take(REF.name) == REF
     assert heads.take(REF.name) is None

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 from morag.backend.urls import open_backend
-from tests.stores.engines import on_cassandra, on_dynamodb, on_mariadb, on_postgres
+from tests.stores.engines import (
+    on_bigtable,
+    on_cassandra,
+    on_dynamodb,
+    on_mariadb,
+    on_mongodb,
+    on_postgres,
+)
+from tests.stores.servers.bigtable import Bigtable
 from tests.stores.servers.cassandra import Cassandra
 from tests.stores.servers.dynamodb import dynamodb_local
 from tests.stores.servers.mariadb import mariadb
+from tests.stores.servers.mongodb import mongo_imitation
 from tests.stores.servers.postgres import postgres
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from morag.testing.backend_contract import FullBackend
     from tests.stores.engines import Engine
     from tests.stores.servers.dynamodb import DynamoDBLocal
     from tests.stores.servers.mariadb import MariaDBServer
+    from tests.stores.servers.mongodb import MongoImitation
     from tests.stores.servers.postgres import PostgresServer
+
+_PLACES: Final[Mapping[str, tuple[str, Callable[[Any], Engine]]]] = {
+    "postgres": ("postgres_server", on_postgres),
+    "mariadb": ("mariadb_server", on_mariadb),
+    "cassandra": ("cassandra", on_cassandra),
+    "dynamodb": ("dynamodb", on_dynamodb),
+    "mongodb": ("mongodb", on_mongodb),
+    "bigtable": ("bigtable", on_bigtable),
+}
+"""The fixture of each server, and what makes an empty place there."""
+
+_REPOSITORIES: Final = count()
 
 
 class Reopening:
@@ -77,19 +100,35 @@ def dynamodb() -> Iterator[DynamoDBLocal]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def mongodb() -> Iterator[MongoImitation]:
+    with mongo_imitation() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bigtable() -> Iterator[Bigtable]:
+    with Bigtable() as server:
+        yield server
+
+
 @pytest.fixture(params=["postgres", "mariadb", "cassandra", "dynamodb"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """An empty place in each of the databases that run here as themselves, or nearly so."""
-    server, place = {
-        "postgres": ("postgres_server", on_postgres),
-        "mariadb": ("mariadb_server", on_mariadb),
-        "cassandra": ("cassandra", on_cassandra),
-        "dynamodb": ("dynamodb", on_dynamodb),
-    }[request.param]
-    engine: Engine = place(request.getfixturevalue(server))  # type: ignore[operator]
-    for name, value in engine.environment.items():
-        monkeypatch.setenv(name, value)
-    return engine
+    return _with_environment(_place(request), monkeypatch)
+
+
+@pytest.fixture(scope="session", params=list(_PLACES))
+def shared(request: pytest.FixtureRequest) -> Engine:
+    """A place in each database that runs here, also in imitations, for all tests together."""
+    return _place(request)
+
+
+@pytest.fixture
+def new_repository(shared: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """URLs in the shared place, each of a repository that nobody has used."""
+    engine = _with_environment(shared, monkeypatch)
+    return lambda: engine.url_at(engine.address, f"repository=r{next(_REPOSITORIES)}")
 
 
 @pytest.fixture
@@ -100,3 +139,14 @@ def postgres_database(postgres_server: PostgresServer) -> str:
 @pytest.fixture
 def mariadb_database(mariadb_server: MariaDBServer) -> str:
     return mariadb_server.new_database()
+
+
+def _place(request: pytest.FixtureRequest) -> Engine:
+    server, place = _PLACES[request.param]
+    return place(request.getfixturevalue(server))
+
+
+def _with_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    for name, value in engine.environment.items():
+        monkeypatch.setenv(name, value)
+    return engine

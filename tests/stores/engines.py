@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from tests.serving import Address
 from tests.stores.servers.dynamodb import CREDENTIALS
 
 if TYPE_CHECKING:
+    from tests.stores.servers.bigtable import Bigtable
     from tests.stores.servers.cassandra import Cassandra
     from tests.stores.servers.dynamodb import DynamoDBLocal
     from tests.stores.servers.mariadb import MariaDBServer
+    from tests.stores.servers.mongodb import MongoImitation
     from tests.stores.servers.postgres import PostgresServer
 
 _TYPE: Final = "nessie.version.store.type"
@@ -29,24 +31,26 @@ class Engine(Struct, frozen=True):
     before: str
     after: str
     original: Mapping[str, object]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str]
 
     @property
     def url(self) -> str:
         return self.url_at(self.address)
 
-    def url_at(self, address: Address) -> str:
+    def url_at(self, address: Address, *options: str) -> str:
         host, port = address
-        return f"{self.before}{host}:{port}{self.after}"
+        place = f"{self.before}{host}:{port}{self.after}"
+        if not options:
+            return place
+        return f"{place}{'&' if '?' in place else '?'}{'&'.join(options)}"
 
 
 def on_postgres(server: PostgresServer) -> Engine:
     database = server.new_database()
     source = "quarkus.datasource.postgresql"
-    return Engine(
-        ("127.0.0.1", server.port),
-        "postgresql://postgres@",
-        f"/{database}",
+    return _engine(
+        server.port,
+        server.url(database),
         {
             _TYPE: "JDBC2",
             _DATASOURCE: "postgresql",
@@ -60,10 +64,9 @@ def on_postgres(server: PostgresServer) -> Engine:
 def on_mariadb(server: MariaDBServer) -> Engine:
     database = server.new_database()
     source = "quarkus.datasource.mariadb"
-    return Engine(
-        ("127.0.0.1", server.port),
-        "mariadb://root@",
-        f"/{database}",
+    return _engine(
+        server.port,
+        server.url(database),
         {
             _TYPE: "JDBC2",
             _DATASOURCE: "mariadb",
@@ -75,12 +78,11 @@ def on_mariadb(server: MariaDBServer) -> Engine:
 
 
 def on_cassandra(server: Cassandra) -> Engine:
-    keyspace = f"catalog{next(_NUMBERS)}"
+    keyspace = _name()
     server.make_keyspace(keyspace)
-    return Engine(
-        ("127.0.0.1", server.port),
-        "cassandra://",
-        f"/{keyspace}",
+    return _engine(
+        server.port,
+        server.url(keyspace),
         {
             _TYPE: "CASSANDRA2",
             "quarkus.cassandra.contact-points": f"127.0.0.1:{server.port}",
@@ -91,12 +93,11 @@ def on_cassandra(server: Cassandra) -> Engine:
 
 
 def on_dynamodb(server: DynamoDBLocal) -> Engine:
-    prefix = f"catalog{next(_NUMBERS)}"
+    prefix = _name()
     aws = "quarkus.dynamodb.aws"
-    return Engine(
-        ("127.0.0.1", server.port),
-        "dynamodb://eu-west-1?endpoint=http://",
-        f"&table_prefix={prefix}",
+    return _engine(
+        server.port,
+        server.url(prefix),
         {
             _TYPE: "DYNAMODB2",
             "nessie.version.store.persist.dynamodb.table-prefix": prefix,
@@ -110,3 +111,27 @@ def on_dynamodb(server: DynamoDBLocal) -> Engine:
         },
         CREDENTIALS,
     )
+
+
+def on_mongodb(server: MongoImitation) -> Engine:
+    """The original is not run on it, so there are no properties."""
+    return _engine(server.port, server.url(_name()), {})
+
+
+def on_bigtable(server: Bigtable) -> Engine:
+    """The original is not run on it, so there are no properties."""
+    return _engine(server.port, server.url(_name()), {})
+
+
+def _engine(
+    port: int,
+    url: str,
+    original: Mapping[str, object],
+    environment: Mapping[str, str] | None = None,
+) -> Engine:
+    before, after = url.split(f"127.0.0.1:{port}")
+    return Engine(("127.0.0.1", port), before, after, original, environment or {})
+
+
+def _name() -> str:
+    return f"catalog{next(_NUMBERS)}"

@@ -38,6 +38,7 @@ class Attempt(Struct):
     If it is neither, nobody knows: the answer was lost, or said that the store is busy.
     """
 
+    uri: str
     branch: str
     table: str
     message: str
@@ -78,7 +79,8 @@ class History:
     def _work(self, number: int, end: float) -> None:
         who = f"{self._runs}/{number}"
         random, seen, made = Random(f"{self._seed}/{who}"), dict[str, str](), 0
-        with Client(self._uris[number % len(self._uris)]) as client:
+        uri = self._uris[number % len(self._uris)]
+        with Client(uri) as client:
             while monotonic() < end:
                 made += 1
                 branch = random.choice(BRANCHES)
@@ -89,7 +91,7 @@ class History:
                         seen[branch] = client.references.get(branch).hash
                 except ServiceUnavailable:
                     continue
-                attempt = Attempt(branch, table, f"{who}/{made}", seen.pop(branch))
+                attempt = Attempt(uri, branch, table, f"{who}/{made}", seen.pop(branch))
                 put = _put(table, self._ids[table], number * 1_000_000 + made)
                 try:
                     result = client.commit(
@@ -109,6 +111,11 @@ class History:
             first, *others = (_log(uri, branch) for uri in self._uris)
             assert all(log == first for log in others), "the servers do not tell the same"
             self._check_branch([each for each in self.attempts if each.branch == branch], first)
+
+    def shares(self) -> list[float]:
+        """Which part of all commits was made through each server."""
+        made = Counter(attempt.uri for attempt in self.attempts if attempt.hash)
+        return [made[uri] / made.total() for uri in self._uris]
 
     def _check_branch(self, attempts: list[Attempt], log: list[LogEntry]) -> None:
         for newer, older in pairwise(log):

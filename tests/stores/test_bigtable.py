@@ -62,12 +62,6 @@ SWAP = "CheckAndMutateRow"
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
-def bigtable() -> Iterator[Bigtable]:
-    with Bigtable() as server:
-        yield server
-
-
 @pytest.fixture
 def project() -> str:
     """The test's own, so that it finds nothing there."""

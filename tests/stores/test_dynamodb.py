@@ -38,7 +38,14 @@ from morag.testing.backend_contract import (
     read,
 )
 from tests.stores.conftest import Reopening
-from tests.stores.servers.dynamodb import CREDENTIALS, Door, door, dynamodb_local, refusal
+from tests.stores.servers.dynamodb import (
+    CREDENTIALS,
+    Door,
+    door,
+    dynamodb_local,
+    refusal,
+    url_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,16 +63,6 @@ PREFIXES = count()
 BROKEN = refusal("InternalServerError", 500)
 
 
-def url_of(port: int, prefix: str, *options: str) -> str:
-    endpoint = f"endpoint=http://127.0.0.1:{port}"
-    return "&".join([f"dynamodb://eu-west-1?{endpoint}", f"table_prefix={prefix}", *options])
-
-
-@pytest.fixture
-def server(dynamodb: DynamoDBLocal) -> DynamoDBLocal:
-    return dynamodb
-
-
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
@@ -79,22 +76,22 @@ def prefix() -> str:
 
 
 @pytest.fixture
-def url(server: DynamoDBLocal, prefix: str) -> str:
-    return url_of(server.port, prefix)
+def url(dynamodb: DynamoDBLocal, prefix: str) -> str:
+    return dynamodb.url(prefix)
 
 
 @pytest.fixture
-def inside(server: DynamoDBLocal) -> Iterator[DynamoDBClient]:
+def inside(dynamodb: DynamoDBLocal) -> Iterator[DynamoDBClient]:
     """The database, past the backend."""
-    endpoint = f"http://127.0.0.1:{server.port}"
+    endpoint = f"http://127.0.0.1:{dynamodb.port}"
     client = boto3.client("dynamodb", region_name="eu-west-1", endpoint_url=endpoint)
     with closing(client):
         yield client
 
 
 @pytest.fixture
-def before(server: DynamoDBLocal) -> Iterator[Door]:
-    with door(server) as before:
+def before(dynamodb: DynamoDBLocal) -> Iterator[Door]:
+    with door(dynamodb) as before:
         yield before
 
 

@@ -56,12 +56,6 @@ pytestmark = pytest.mark.stores
 DATABASES = count()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MongoImitation]:
-    with mongo_imitation() as server:
-        yield server
-
-
 @pytest.fixture
 def name() -> str:
     """A database of the test's own."""
@@ -69,21 +63,21 @@ def name() -> str:
 
 
 @pytest.fixture
-def url(server: MongoImitation, name: str) -> str:
-    return f"mongodb://127.0.0.1:{server.port}/{name}"
+def url(mongodb: MongoImitation, name: str) -> str:
+    return mongodb.url(name)
 
 
 @pytest.fixture
-def inside(server: MongoImitation, name: str) -> Iterator[Database[dict[str, Any]]]:
+def inside(mongodb: MongoImitation, name: str) -> Iterator[Database[dict[str, Any]]]:
     """The database, past the backend."""
-    client: MongoClient[dict[str, Any]] = MongoClient("127.0.0.1", server.port)
+    client: MongoClient[dict[str, Any]] = MongoClient("127.0.0.1", mongodb.port)
     with closing(client):
         yield client[name]
 
 
 @pytest.fixture
-def before(server: MongoImitation) -> Iterator[Door]:
-    with door(server) as before:
+def before(mongodb: MongoImitation) -> Iterator[Door]:
+    with door(mongodb) as before:
         yield before
 
 
@@ -309,7 +303,7 @@ class TestTheWayIsCut:
 
     def test_a_server_that_comes_back_is_found_again(self, name: str) -> None:
         with mongo_imitation() as server:
-            url = f"mongodb://127.0.0.1:{server.port}/{name}?timeout_seconds=1"
+            url = f"{server.url(name)}?timeout_seconds=1"
             with closing(open_backend(url)) as backend:
                 create(backend, MAIN)
                 server.stop()

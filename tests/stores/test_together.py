@@ -33,6 +33,7 @@ pytestmark = pytest.mark.stores
 
 CLIENTS: Final = 16
 SECONDS: Final = 60
+LEAST_SHARE: Final = 0.1
 LONG_BRANCHES: Final = 8
 LONG_COMMITS: Final = 250
 FAULTY_SECONDS: Final = 20
@@ -46,6 +47,7 @@ def test_two_servers_tell_one_story(engine: Engine, tmp_path: Path) -> None:
         history.prepare()
         history.run(SECONDS)
         history.check()
+        assert min(history.shares()) > LEAST_SHARE
 
 
 def test_we_go_on_from_the_original_and_it_goes_on_from_us(engine: Engine, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Retries:
     """Attempts with a random pause between them, which doubles up to a limit.
 
-    The first attempt is free. Time spent on an attempt counts towards its pause: who is slow by
-    himself need not wait on top.
+    The first retry comes at once: who won against us lets us go first now. Time spent on an attempt
+    counts towards its pause: who is slow by himself need not wait on top.
     """
 
     def __init__(
@@ -49,6 +49,8 @@ class Retries:
                     f"The {what} operation could not be performed after {attempt - 1} retries "
                     f"within the configured commit timeout after {elapsed_ms:.0f} milliseconds"
                 )
+            if attempt == 1:
+                continue
             pause_ms = self._random.uniform(lower, upper) - (now - attempted) * 1000
             pause_ms = min(pause_ms, settings.commit_timeout_ms - elapsed_ms)
             if pause_ms > 0:

@@ -21,22 +21,34 @@ if TYPE_CHECKING:
     from morag.logic.retry import Retries
     from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
+    from morag.versions.world import World
 
 
 class BatchWriter:
     """Writes batches: the only place where a branch moves forward."""
 
     def __init__(
-        self, persist: Persist, references: References, ref_log: RefLog, retries: Retries
+        self,
+        persist: Persist,
+        references: References,
+        ref_log: RefLog,
+        retries: Retries,
+        world: World,
     ) -> None:
         self._persist = persist
         self._references = references
         self._ref_log = ref_log
         self._retries = retries
+        self._world = world
         self._heads = KnownHeads()
 
     def write(self, branch: str, batch: Sequence[Ticket]) -> None:
         """Settle every ticket of the batch."""
+        courtesy = self._heads.courtesy_seconds(
+            full_name("BRANCH", branch), self._world.monotonic()
+        )
+        if courtesy:
+            self._world.sleep(courtesy)
         pending: BaseException | None = None
         tries = _Tries()
         try:
@@ -59,6 +71,7 @@ class BatchWriter:
         False if another server moved the reference meanwhile.
         """
         name = full_name("BRANCH", branch)
+        tries.began = self._world.monotonic()
         known = self._heads.take(name)
         if known is not None and self._write_once(known, batch, tries, is_sure=False):
             return True
@@ -66,8 +79,11 @@ class BatchWriter:
         if ref is None:
             raise self._no_such_branch(branch, batch[0].request.operation)
         if known is not None and ref.pointer != known.pointer:
-            self._heads.was_wrong(name)
-        return self._write_once(ref, batch, tries, is_sure=True)
+            self._heads.lost(name)
+        if self._write_once(ref, batch, tries, is_sure=True):
+            return True
+        self._heads.lost(name)
+        return False
 
     def _no_such_branch(self, name: str, operation: RefOperation) -> MoragError:
         if self._references.find(full_name("TAG", name)) is not None:
@@ -136,7 +152,8 @@ class BatchWriter:
         try:
             moved = self._persist.publish(objects, ref, last.id, [line], rows)
             if moved is not None:
-                self._heads.left(moved)
+                now = self._world.monotonic()
+                self._heads.left(moved, now, now - tries.began)
                 return True
         except UniqueTaken:
             raise
@@ -162,11 +179,12 @@ _Outcomes: TypeAlias = list[tuple[Ticket, Attempt | Exception]]
 class _Tries:
     """What became of a batch so far: tries that may have been published, and ids they claimed."""
 
-    __slots__ = ("claims", "unsettled")
+    __slots__ = ("began", "claims", "unsettled")
 
     def __init__(self) -> None:
         self.unsettled: list[tuple[Commit, _Outcomes]] = []
         self.claims: set[ObjId] = set()
+        self.began = 0.0  # The last of them, by the world's clock.
 
 
 def _settle(outcomes: _Outcomes) -> None:

@@ -71,7 +71,7 @@ class Repository:
         references = References(self._persist, ref_log, retries)
         initialize(self._persist, references)
         self._resolver = Resolver(self._persist, references)
-        writer = BatchWriter(self._persist, references, ref_log, retries)
+        writer = BatchWriter(self._persist, references, ref_log, retries, world)
         self._lanes = Lanes(writer, settings.lane_batch, world.let_others_run)
         self.default_branch = read_description(self._persist).default_branch_name
 

@@ -42,12 +42,21 @@ class DynamoDBLocal:
         self._connector.setPort(self.port)
         self.pid = java.pid
 
+    def url(self, prefix: str) -> str:
+        """Of tables that begin so; who looks for them finds or makes them."""
+        return url_of(self.port, prefix)
+
     def stop(self) -> None:
         """Be out of reach, and forget nothing."""
         self._connector.stop()
 
     def start(self) -> None:
         self._connector.start()
+
+
+def url_of(port: int, prefix: str, *options: str) -> str:
+    endpoint = f"endpoint=http://127.0.0.1:{port}"
+    return "&".join([f"dynamodb://eu-west-1?{endpoint}", f"table_prefix={prefix}", *options])
 
 
 @contextmanager

@@ -33,6 +33,9 @@ class MongoImitation:
         self.port = 0
         self.start()
 
+    def url(self, database: str) -> str:
+        return f"mongodb://127.0.0.1:{self.port}/{database}"
+
     def start(self) -> None:
         self._server = self._java.jvm.de.bwaldvogel.mongo.MongoServer(self._kept)
         self._server.bind("127.0.0.1", self.port)
