@@ -24,7 +24,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores check format bench bench-original bench-stores bench-spark lock clean
+.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores test-deploy check format bench bench-original bench-stores bench-spark lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,8 +54,11 @@ test-spark: dev $(SPARK35)/.locked ## Let Spark work on Iceberg tables, here and
 	$(BIN)/python -m pytest -m spark --timeout=900 tests/clients tests/spark $(ARGS)
 	$(SPARK35)/bin/python -m pytest -m spark35 --timeout=900 tests/clients $(ARGS)
 
-test-stores: dev ## Let every database do its part that can be installed here (apt-get, mvn, go)
-	$(BIN)/python -m pytest -m stores --timeout=900 tests/stores tests/deploy $(ARGS)
+test-stores: dev ## Let every database do its part that can be installed here (needs apt-get, mvn, go)
+	$(BIN)/python -m pytest -m stores --timeout=900 tests/stores $(ARGS)
+
+test-deploy: dev ## Let nginx, Helm and linters look at deploy/ (needs apt-get, go)
+	$(BIN)/python -m pytest -m deploy --timeout=1800 tests/deploy $(ARGS)
 
 check: dev ## Lint, check the format, the types and the import contracts
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.stores
+pytestmark = pytest.mark.deploy
 
 _COMMITS: Final = 40  # Of each client.
 _SURELY_SPREAD: Final = 64  # Branches: if all of them belong to one server, they are not spread.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # It installs dozens of packages.
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 
 _ABSOLUTE: Final = re.compile(r"(?<!\S)/(?=\w)")
 _LOAD_ALL: Final = """

@@ -14,7 +14,7 @@ from tests.deploy.proxied import nginx_command, write_changed
 from tests.deploy.tools import DEPLOY
 
 # Whoever comes first waits until Helm is built.
-pytestmark = [pytest.mark.stores, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 
 _CHART: Final = DEPLOY / "helm" / "morag"
 _STORE: Final = ("--set", "store.secret=lake")

@@ -16,7 +16,7 @@ from tests.serving import Served
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.stores
+pytestmark = pytest.mark.deploy
 
 
 class Pair(NamedTuple):
