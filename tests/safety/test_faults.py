@@ -21,7 +21,9 @@ from morag.errors import (
     RetriesExhausted,
     ServiceUnavailable,
     StoreBusy,
+    StoreThrottled,
 )
+from morag.logic.retry import Retries
 from morag.model.meta import CommitMeta
 from morag.testing.faults import Dice, Fault, FaultyBackend, InjectedFault, Script
 from morag.versions.repository import Repository
@@ -40,10 +42,11 @@ from tests.safety.sound import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from morag.backend.base import Backend
+    from morag.logic.retry import Attempt
     from morag.model.listed import LogEntry
     from morag.model.operations import Put
 
@@ -537,11 +540,10 @@ def test_a_busy_store_is_tried_again_until_the_retries_are_used_up(weak: bool) -
     settings = Settings(commit_retries=6, commit_timeout_ms=86_400_000)
     store = Store(BusyBackend, weak, settings, time.world())
     plan = store.backend.plan = Upcoming({store.swap: [Fault.BEFORE] * 7})
-    with pytest.raises(RetriesExhausted, match="after 6 retries") as exhausted:
+    with pytest.raises(StoreBusy):
         store.repo.commit("main", [put("a")], "a")
-    assert isinstance(exhausted.value.__cause__, StoreBusy)
     assert plan.is_over
-    bounds = [(5, 25), (10, 50), (20, 100), (40, 200), (80, 250)]  # The first comes at once.
+    bounds = [(5, 25), (10, 50), (20, 100), (40, 200), (80, 250), (160, 250)]
     assert len(time.sleeps_ms) == len(bounds)
     for slept, (lower, upper) in zip(time.sleeps_ms, bounds, strict=True):
         assert lower <= slept <= upper
@@ -553,7 +555,7 @@ def test_a_busy_store_is_tried_again_until_the_time_is_up(weak: bool) -> None:
     time = Time()
     store = Store(BusyBackend, weak, Settings(commit_timeout_ms=700), time.world())
     store.backend.plan = Dice(1, rate=1.0, methods=[store.swap], faults=[Fault.BEFORE])
-    with pytest.raises(RetriesExhausted, match="after 700 milliseconds"):
+    with pytest.raises(StoreBusy):
         store.repo.commit("main", [put("a")], "a")
     assert sum(time.sleeps_ms) == pytest.approx(700)
     assert len(time.sleeps_ms) >= 5
@@ -570,7 +572,7 @@ def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
     )
     store = Store(BusyBackend, weak, settings, time.world())
     store.backend.plan = Dice(1, rate=1.0, methods=[store.swap], faults=[Fault.BEFORE])
-    with pytest.raises(RetriesExhausted):
+    with pytest.raises(StoreBusy):
         store.repo.commit("main", [put("a")], "a")
     lower, upper = 3.0, 4.0
     for slept in time.sleeps_ms:
@@ -578,6 +580,29 @@ def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
         lower, upper = min(2 * lower, 100), min(2 * upper, 100)
     assert len(set(time.sleeps_ms[:5])) == 5
     assert time.sleeps_ms[-1] == pytest.approx(100)
+
+
+def attempts(time: Time, retries: int) -> Iterator[Attempt]:
+    world, settings = time.world(), Settings(commit_retries=retries)
+    return Retries(settings, world.monotonic, world.sleep, world.random).attempts("commit")
+
+
+def test_who_lost_a_race_tries_again_at_once_and_then_with_pauses() -> None:
+    time = Time()
+    with pytest.raises(RetriesExhausted, match="after 3 retries"):
+        for _ in attempts(time, 3):
+            pass
+    assert len(time.sleeps_ms) == 2
+
+
+@pytest.mark.parametrize("busy", [StoreBusy("busy"), StoreThrottled("throttled")])
+def test_the_last_attempt_tells_why_it_failed(busy: StoreBusy) -> None:
+    for number, told in ((0, RetriesExhausted), (3, type(busy))):
+        with pytest.raises(told) as failure:
+            for at, attempt in enumerate(attempts(Time(), 3)):
+                if at == number:
+                    attempt.busy = busy
+        assert (failure.value is busy) is (number == 3)
 
 
 def test_a_busy_store_that_recovers_is_no_failure(busy: Store) -> None:

@@ -121,10 +121,13 @@ def test_a_refusal_is_no_reason_for_doubts(servers: Servers) -> None:
     assert servers.reads() == 0
 
 
-def test_who_was_overtaken_lets_the_other_go_first_after_it_won() -> None:
+def test_who_lost_a_race_lets_the_other_go_first_after_it_won() -> None:
     heads = KnownHeads()
     heads.left(REF, now=1.0, took_seconds=0.01)
     assert heads.courtesy_seconds(REF.name, 1.0) == 0
+    heads.was_wrong(REF.name)
+    heads.left(REF, now=1.5, took_seconds=0.01)
+    assert heads.courtesy_seconds(REF.name, 1.5) == 0
     heads.lost(REF.name)
     assert heads.courtesy_seconds(REF.name, 2.0) == 0
     heads.left(REF, now=3.0, took_seconds=0.01)

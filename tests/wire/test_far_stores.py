@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from morag import Repository, Settings
+from morag.api.later import Queues
 from morag.backend.memory import MemoryBackend
 from morag.testing.counting import CountingBackend
 from morag.versions.world import World
+from tests.spawning import Works
 from tests.wire.asking import asking
 from tests.wire.transcripts import Asked, Scenario, replay, scenarios
 
@@ -77,3 +79,33 @@ _COMMITS: dict[str, Callable[[str, str], Asked]] = {
     ),
     "v2": lambda head, table: _commit(f"/api/v2/trees/main@{head}/history/commit", "", table),
 }
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("nope@aabbccdd", "Named reference 'nope' not found"),
+        ("v1@aabbccdd", "Reference to commit into must be a branch."),
+        ("v1@HEAD", "Reference to commit into must be a branch."),
+        ("nope@HEAD", "Named reference 'nope' not found"),
+        ("main@aabbccdd", "Could not find commit 'aabbccdd' in reference 'main'."),
+    ],
+)
+def test_the_mistake_that_counts_is_told_although_nobody_asked_beforehand(
+    place: str, told: str
+) -> None:
+    far = Far()
+    far.repository.references.create_tag("v1", "main")
+    place = place.replace("HEAD", far.repository.references.get("main").hash)
+    reply = far.ask(_commit(f"/api/v2/trees/{place}/history/commit", "", "t"))
+    assert told in reply.body.decode()
+
+
+def test_reads_and_listings_together_leave_threads_to_the_lanes() -> None:
+    queues = Queues(16, store_is_far=True)
+    works = Works()
+    for turns in (queues.listings, queues.references, queues.reads):
+        assert turns is not None
+        for _ in range(100):
+            turns.take(works.spawn, lambda: None)
+    assert len(works.waiting) == 14

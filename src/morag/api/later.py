@@ -62,9 +62,11 @@ class Queues:
     """
 
     def __init__(self, threads: int, *, store_is_far: bool) -> None:
-        self.listings = Turns(max(1, threads // 2))
+        # Together fewer than there are threads, wherever there are enough of them.
+        listings = max(1, threads // 2 - 1)
+        self.listings = Turns(listings)
         self.references = Turns(1)
-        self.reads = Turns(max(1, threads - 1)) if store_is_far else None
+        self.reads = Turns(max(1, threads - listings - 3)) if store_is_far else None
 
 
 class InThread(Struct, frozen=True):

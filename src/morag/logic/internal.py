@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.backend.base import Ref
-from morag.errors import RepositoryCorrupt, RetriesExhausted, StoreBusy
+from morag.errors import RepositoryCorrupt, StoreBusy
 from morag.index.layered import CommitIndex, index_of
 from morag.logic.commits import Add, Draft, Remove, build_commit
 from morag.logic.history import head_commit, is_published, was_published
@@ -50,17 +50,13 @@ def commit_internal(
 
     Nothing is done when `make` returns None.
     """
-    pending: StoreBusy | None = None
     tried: list[Commit] = []
-    try:
-        for _ in retries.attempts("commit"):
-            try:
-                if _commit_once(persist, name, make, objects, tried):
-                    return
-            except StoreBusy as busy:
-                pending = busy
-    except RetriesExhausted as exhausted:
-        raise exhausted from pending
+    for attempt in retries.attempts("commit"):
+        try:
+            if _commit_once(persist, name, make, objects, tried):
+                return
+        except StoreBusy as busy:
+            attempt.busy = busy
 
 
 def _commit_once(

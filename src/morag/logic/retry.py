@@ -11,13 +11,24 @@ if TYPE_CHECKING:
     from random import Random
 
     from morag.config import Settings
+    from morag.errors import StoreBusy
+
+
+class Attempt:
+    """One of several. Who makes it says in `busy` if the store did not let it through."""
+
+    __slots__ = ("busy",)
+
+    def __init__(self) -> None:
+        self.busy: StoreBusy | None = None
 
 
 class Retries:
     """Attempts with a random pause between them, which doubles up to a limit.
 
-    The first retry comes at once: who won against us lets us go first now. Time spent on an attempt
-    counts towards its pause: who is slow by himself need not wait on top.
+    Who lost a race for the first time tries again at once, because who won lets others go first.
+    Time spent on an attempt counts towards its pause: who is slow by himself need not wait on top.
+    In the end it is told whether others were faster, or what the store said.
     """
 
     def __init__(
@@ -32,24 +43,25 @@ class Retries:
         self._sleep = sleep
         self._random = random
 
-    def attempts(self, what: str) -> Iterator[int]:
+    def attempts(self, what: str) -> Iterator[Attempt]:
         settings = self._settings
         started = self._monotonic()
         lower, upper = settings.retry_sleep_lower_ms, settings.retry_sleep_upper_ms
-        attempt = 0
+        made = 0
         while True:
             attempted = self._monotonic()
+            attempt = Attempt()
             yield attempt
             now = self._monotonic()
             elapsed_ms = (now - started) * 1000
-            attempt += 1
-            exhausted = settings.commit_retries is not None and attempt > settings.commit_retries
+            made += 1
+            exhausted = settings.commit_retries is not None and made > settings.commit_retries
             if exhausted or elapsed_ms >= settings.commit_timeout_ms:
-                raise RetriesExhausted(
-                    f"The {what} operation could not be performed after {attempt - 1} retries "
+                raise attempt.busy or RetriesExhausted(
+                    f"The {what} operation could not be performed after {made - 1} retries "
                     f"within the configured commit timeout after {elapsed_ms:.0f} milliseconds"
                 )
-            if attempt == 1:
+            if made == 1 and attempt.busy is None:
                 continue
             pause_ms = self._random.uniform(lower, upper) - (now - attempted) * 1000
             pause_ms = min(pause_ms, settings.commit_timeout_ms - elapsed_ms)

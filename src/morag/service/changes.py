@@ -43,7 +43,7 @@ class Changes:
             return self._repository.commit_request(
                 place.name, operations, meta, expected=place.hash
             )
-        except BadRequest:
+        except (BadRequest, ReferenceNotFound):
             return None
 
     def commit_request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from morag.backend.base import UNIQUE_KIND
-from morag.errors import BadRequest, MoragError, ReferenceNotFound, RetriesExhausted, StoreBusy
+from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken
@@ -49,21 +49,17 @@ class BatchWriter:
         )
         if courtesy:
             self._world.sleep(courtesy)
-        pending: BaseException | None = None
         tries = _Tries()
-        try:
-            for _ in self._retries.attempts(batch[0].request.operation.value.lower()):
-                try:
-                    if self._attempt(branch, batch, tries):
-                        return
-                except UniqueTaken as taken:
-                    tries.claims -= taken.ids
-                    for ticket in batch:
-                        ticket.request.forget(taken.ids)
-                except StoreBusy as busy:
-                    pending = busy
-        except RetriesExhausted as exhausted:
-            raise exhausted from pending
+        for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
+            try:
+                if self._attempt(branch, batch, tries):
+                    return
+            except UniqueTaken as taken:
+                tries.claims -= taken.ids
+                for ticket in batch:
+                    ticket.request.forget(taken.ids)
+            except StoreBusy as busy:
+                attempt.busy = busy
 
     def _attempt(self, branch: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
         """On the head as we left it, if we did; and where that is not it, on the one in the store.
@@ -79,7 +75,7 @@ class BatchWriter:
         if ref is None:
             raise self._no_such_branch(branch, batch[0].request.operation)
         if known is not None and ref.pointer != known.pointer:
-            self._heads.lost(name)
+            self._heads.was_wrong(name)
         if self._write_once(ref, batch, tries, is_sure=True):
             return True
         self._heads.lost(name)

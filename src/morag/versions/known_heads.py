@@ -20,16 +20,17 @@ _MOST_COURTESY_SECONDS: Final = 0.1
 
 
 class _Shared(Struct):
-    """A branch that another server moved not long ago."""
+    """A branch that somebody else moved not long ago."""
 
     doubts: int
+    is_raced_for: bool
     others_until: float = 0.0
 
 
 class KnownHeads:
-    """Of two servers on one branch, each would be wrong at every turn: so who lost a race asks the
-    store for a while. And who wins them all would leave the other none: so for a while who won lets
-    the other go first, for a little longer than a turn takes."""
+    """Of two servers on one branch, each would be wrong at every turn: so who was wrong asks the
+    store for a while. And who wins all races would leave the other none: so who lost one lets the
+    other go first for a while, each time it won, for a little longer than a turn takes."""
 
     def __init__(self) -> None:
         self._refs: dict[str, Ref] = {}
@@ -47,14 +48,21 @@ class KnownHeads:
             self._refs[ref.name] = ref
             return
         shared.doubts -= 1
-        shared.others_until = now + min(took_seconds * _COURTESY, _MOST_COURTESY_SECONDS)
+        if shared.is_raced_for:
+            shared.others_until = now + min(took_seconds * _COURTESY, _MOST_COURTESY_SECONDS)
         if not shared.doubts:
             del self._shared[ref.name]
 
+    def was_wrong(self, name: str) -> None:
+        """Somebody else moved it since: another server, or whoever assigns references here."""
+        if name not in self._shared:
+            _forget_if_full(self._shared)
+            self._shared[name] = _Shared(_DOUBTS, is_raced_for=False)
+
     def lost(self, name: str) -> None:
-        """Another server moved it."""
+        """Another server moved it while we were about to."""
         _forget_if_full(self._shared)
-        self._shared[name] = _Shared(_DOUBTS)
+        self._shared[name] = _Shared(_DOUBTS, is_raced_for=True)
 
     def courtesy_seconds(self, name: str, now: float) -> float:
         """How long to let others go first."""
