@@ -8,7 +8,8 @@ from typing import Final
 # Both rather hide too much than too little: an unescaped password may contain any character.
 _PASSWORD: Final = re.compile(r"(://[^:]*):.*@", re.DOTALL)
 _SECRET_OPTION: Final = re.compile(
-    r"((?:(?:pass|pwd|token|secret|credential)[\w.-]*|key)=)[^&]*", re.IGNORECASE
+    r"((?:(?:pass|pwd|token|secret|credential)[\w.-]*|key|authMechanismProperties)=)[^&]*",
+    re.IGNORECASE,
 )
 
 

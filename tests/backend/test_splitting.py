@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from morag import BadRequest, ContentKey, IcebergTable, Put, Settings
-from morag.backend.base import Limits
+from morag.backend.base import Limits, LimitsNames
 from morag.backend.memory import MemoryBackend
+from morag.backend.read_only import ReadOnlyBackend
 from morag.backend.splitting import SplittingBackend
 from morag.testing.backend_contract import BackendContract, RefLogContract, a_row
 from morag.versions.repository import Repository
+from morag.versions.tickets import Waiter
 from morag.versions.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.backend.base import LogRow, ObjId, Ref, Row
+    from morag.backend.base import Applied, Backend, LogRow, ObjId, Ref, RefSwap, Row
 
 ROW_BYTES: Final = 20_000
 TABLES: Final = 8_000
@@ -101,6 +103,67 @@ def test_a_commit_that_would_outgrow_it_is_refused() -> None:
         with pytest.raises(BadRequest, match="larger than the store allows"):
             repository.commit("main", [_put(n) for n in range(1_000)], "too many at once")
         assert repository.resolve("main").hash == before
+
+
+class ShortNames(MemoryBackend):
+    most_name_characters = 40
+
+
+class NarrowShortNames(Narrow):
+    most_name_characters = 40
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [ShortNames(), SplittingBackend(NarrowShortNames(Limits(100, 1 << 20, ROW_BYTES)))],
+    ids=["whole", "split"],
+)
+def test_a_name_that_would_outgrow_it_is_refused_before_it_is_committed(backend: Backend) -> None:
+    branch, tag = "n" * 29, "t" * 30
+    with Repository(backend, Settings(), World()) as repository:
+        references = repository.references
+        references.create_branch(branch, "main")
+        references.create_tag(tag, "main")
+        for making in (references.create_branch, references.create_tag):
+            with pytest.raises(BadRequest, match=r"4[12] characters.*store allows \(40\)"):
+                making("x" * 31, "main")
+        assert {each.name for each in references.list()} == {"main", branch, tag}
+
+
+def test_who_reads_only_tells_how_long_names_may_be() -> None:
+    reader = ReadOnlyBackend(ShortNames())
+    assert isinstance(reader, LimitsNames)
+    assert reader.most_name_characters == 40
+    assert not isinstance(ReadOnlyBackend(MemoryBackend()), LimitsNames)
+
+
+class SmallRows(MemoryBackend):
+    """Takes all of a commit at once, and refuses it for a row that is too large."""
+
+    row_bytes = ROW_BYTES
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        assert all(len(row.data) <= self.row_bytes for row in rows)
+        return super().apply(repo, rows, swap, log)
+
+
+def test_it_is_refused_alone_and_not_with_its_batch() -> None:
+    with Repository(SmallRows(), Settings(), World()) as repository:
+        small, large = [_put(0)], [_put(n) for n in range(1, 1_000)]
+        tickets = [
+            Waiter(repository.commit_request("main", operations, "one of three"))
+            for operations in (small, large, [_put(1_000)])
+        ]
+        lane = repository._lanes.lane("main")
+        assert lane.join(tickets)
+        lane.drive(tickets[-1])
+        with pytest.raises(BadRequest, match="larger than the store allows"):
+            tickets[1].result()
+        for good in tickets[::2]:
+            good.result()
+        assert len(list(repository.contents.entries("main"))) == 2
 
 
 def _put(number: int) -> Put:

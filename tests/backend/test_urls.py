@@ -15,6 +15,7 @@ from morag.backend.sqlite import SQLiteBackend, open_sqlite
 from morag.backend.urls import StoreUrl, open_backend
 from morag.errors import StoreUrlInvalid
 from morag.masking import masked
+from morag.server.stores import hiding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,8 @@ def test_passwords_are_masked() -> None:
         "dynamodb:table?secret=SECRET",
         "dynamodb:table?secret-access-key=SECRET",
         "dynamodb:table?credentials=SECRET",
+        "mongodb://host/db?authMechanismProperties=AWS_SESSION_TOKEN:SECRET",
+        "mongodb://host/db?authmechanismproperties=SERVICE_NAME%3Ax%2CAWS_SESSION_TOKEN%3ASECRET&a=b",
     ],
 )
 def test_no_part_of_a_secret_is_shown(url: str) -> None:
@@ -83,6 +86,12 @@ def test_no_part_of_a_secret_is_shown(url: str) -> None:
     assert not re.search("SEC|RET", hidden)
     assert hidden.startswith(url.partition(":")[0])
     assert masked(hidden) == hidden
+
+
+def test_a_token_among_properties_is_hidden_in_any_text() -> None:
+    token = "AWS_SESSION_TOKEN:a/b"
+    hide = hiding("mongodb://h/d?authMechanismProperties=AWS_SESSION_TOKEN%3Aa%2Fb&tls=true")
+    assert hide(f"refused {token} over tls=true") == "refused *** over tls=true"
 
 
 def test_what_is_no_secret_is_shown() -> None:
@@ -169,3 +178,16 @@ def test_a_number_is_above_zero_and_within_its_bound() -> None:
             StoreUrl.parse(f"x:?seconds={text}").number("seconds", 2.5, most=10)
     with pytest.raises(StoreUrlInvalid, match=r"above 0$"):
         StoreUrl.parse("x:?seconds=inf").number("seconds", 2.5)
+
+
+@pytest.mark.parametrize("character", "@/?#")
+def test_a_password_that_is_not_escaped_is_refused_and_not_shown(character: str) -> None:
+    for place in ("host/lake", "host:5432/lake?sslmode=require"):
+        with pytest.raises(StoreUrlInvalid, match="written %40 %2F %3F %23") as refusal:
+            StoreUrl.parse(f"postgresql://me:one{character}two@{place}")
+        assert not {"one", "two"} & set(re.findall(r"\w+", str(refusal.value)))
+
+
+def test_a_path_may_have_any_character() -> None:
+    assert StoreUrl.parse("rocksdb:/a@b/c#d").rest == "/a@b/c#d"
+    assert StoreUrl.parse("postgresql://me:one%40two@host/lake").rest == "//me:one%40two@host/lake"

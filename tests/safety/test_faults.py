@@ -582,6 +582,35 @@ def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
     assert time.sleeps_ms[-1] == pytest.approx(100)
 
 
+def test_who_may_have_been_heard_is_told_that_nobody_knows(weak: bool) -> None:
+    store = Store(BusyBackend, weak, Settings(commit_retries=0), Time().world())
+    store.backend.plan = Upcoming({store.swap: [Fault.AFTER], "read_refs": [None, Fault.BEFORE]})
+    with pytest.raises(StoreBusy, match="Nobody knows whether the change was made"):
+        store.repo.commit("main", [put("a")], "a")
+    assert messages(store.other(), "main") == ["a"]
+    store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
+    with pytest.raises(StoreBusy) as refusal:
+        store.repo.commit("main", [put("b")], "b")
+    assert "knows" not in str(refusal.value)
+    assert messages(store.other(), "main") == ["a"]
+
+
+def test_who_waits_behind_a_busy_store_need_not_find_out_alone(weak: bool) -> None:
+    settings = Settings(commit_retries=0, lane_batch=1)
+    store = Store(BusyBackend, weak, settings, Time().world())
+    requests = [store.repo.commit_request("main", [put(f"{n}")], f"{n}") for n in range(3)]
+    tickets = [Waiter(request) for request in requests]
+    plan = store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
+    lane = store.repo._lanes.lane("main")
+    assert lane.join(tickets)
+    lane.drive(tickets[0])
+    assert plan.is_over
+    told = [str(ticket.failure) for ticket in tickets]
+    assert ["Nothing was changed" in text for text in told] == [False, True, True]
+    assert log_of(store.other(), "main") == []
+    assert store.repo.commit("main", [put("a")], "a").hash  # And the lane is free again.
+
+
 def attempts(time: Time, retries: int) -> Iterator[Attempt]:
     world, settings = time.world(), Settings(commit_retries=retries)
     return Retries(settings, world.monotonic, world.sleep, world.random).attempts("commit")

@@ -13,8 +13,9 @@ from morag import (
     Repository,
     Settings,
 )
-from morag.backend.base import Ref
+from morag.backend.base import Private, Ref
 from morag.backend.memory import MemoryBackend
+from morag.logic.retry import LONGEST_RACE_PAUSE_MS
 from morag.persist.ids import NO_ANCESTOR
 from morag.testing.counting import CountingBackend
 from morag.versions.known_heads import KnownHeads
@@ -122,14 +123,11 @@ def test_a_refusal_is_no_reason_for_doubts(servers: Servers) -> None:
 
 
 def test_who_lost_a_race_lets_the_other_go_first_after_it_won() -> None:
-    heads = KnownHeads()
+    heads = KnownHeads(is_shared=True)
     heads.left(REF, now=1.0, took_seconds=0.01)
     assert heads.courtesy_seconds(REF.name, 1.0) == 0
-    heads.was_wrong(REF.name)
-    heads.left(REF, now=1.5, took_seconds=0.01)
-    assert heads.courtesy_seconds(REF.name, 1.5) == 0
     heads.lost(REF.name)
-    assert heads.courtesy_seconds(REF.name, 2.0) == 0
+    assert heads.courtesy_seconds(REF.name, 1.1) == 0
     heads.left(REF, now=3.0, took_seconds=0.01)
     assert heads.courtesy_seconds(REF.name, 3.0) == pytest.approx(0.015)
     assert heads.courtesy_seconds(REF.name, 3.01) == pytest.approx(0.005)
@@ -138,13 +136,47 @@ def test_who_lost_a_race_lets_the_other_go_first_after_it_won() -> None:
     assert heads.courtesy_seconds(REF.name, 5.0) == pytest.approx(0.1)
 
 
+def test_who_wins_all_races_waits_now_and_then_for_those_it_does_not_know() -> None:
+    """For longer than those pause who lose, and rarely if there is nobody."""
+    heads = KnownHeads(is_shared=True)
+    waits, now = [], 0.0
+    while now < 20:
+        heads.left(REF, now, took_seconds=0.005)
+        pause = heads.courtesy_seconds(REF.name, now)
+        if pause:
+            waits.append(round(now))
+            assert pause * 1000 > LONGEST_RACE_PAUSE_MS
+        now += 0.01 + pause
+    assert waits == [1, 3, 7, 11, 15, 19]
+
+
+def test_where_nobody_else_can_be_nobody_waits(servers: Servers) -> None:
+    heads = KnownHeads(is_shared=False)
+    heads.lost(REF.name)
+    for now in range(10):
+        heads.left(REF, now, took_seconds=1)
+        assert heads.courtesy_seconds(REF.name, now) == 0
+    assert isinstance(MemoryBackend(), Private)
+    assert not isinstance(servers.backend, Private)
+
+
+def test_a_branch_that_we_assign_is_not_taken_for_anothers(servers: Servers) -> None:
+    before = servers.one.references.get("main").hash
+    servers.one.commit("main", [put("a")], "a")
+    servers.one.references.assign("main", f"@{before}")
+    servers.one.commit("main", [put("b")], "b")
+    assert tables(servers.one) == {"shared", "b"}
+    servers.reads()
+    servers.one.commit("main", [put("c")], "c")
+    assert servers.reads() == 0
+
+
 def test_it_forgets_rather_than_grows() -> None:
-    heads = KnownHeads()
+    heads = KnownHeads(is_shared=True)
     for number in range(3000):
         heads.left(Ref(f"refs/heads/{number}", NO_ANCESTOR), 0, 0)
         heads.lost(f"refs/heads/{-number}")
-    assert len(heads._refs) <= 1000
-    assert len(heads._shared) <= 1000
+    assert len(heads._branches) <= 1000
     heads.left(REF, 0, 0)
     assert heads.take(REF.name) == REF
     assert heads.take(REF.name) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -18,12 +18,13 @@ from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTr
 from google.cloud.bigtable_v2.types import Mutation, ReadRowsResponse
 from msgspec.structs import replace
 
-from morag.backend.base import UNIQUE_KIND, LogRow
-from morag.backend.bigtable import BigtableBackend
+from morag.backend.base import UNIQUE_KIND, LogRow, ObjId
+from morag.backend.bigtable import BigtableBackend, open_bigtable
 from morag.backend.bigtable_calls import merged
 from morag.backend.protos import NEVER_REFERENCED, encode_ref
-from morag.backend.urls import open_backend
+from morag.backend.urls import StoreUrl, open_backend
 from morag.errors import (
+    BadRequest,
     MoragError,
     RepositoryCorrupt,
     StoreBusy,
@@ -45,13 +46,15 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
+from morag.wire import int_field
 from tests.stores.servers.bigtable import Bigtable
 from tests.stores.servers.bigtable_door import Door, Failure, door
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from morag.backend.base import Ref, Row
     from morag.testing.backend_contract import FullBackend
 
 pytestmark = pytest.mark.stores
@@ -99,6 +102,13 @@ class Beneath:
                 column = column if chunk.qualifier is None else chunk.qualifier
                 found[key, family, column, chunk.timestamp_micros] = chunk.value
         return found
+
+    def write_ref(self, key: bytes, value: bytes) -> None:
+        cell = Mutation.SetCell(
+            family_name="r", column_qualifier=b"r", timestamp_micros=TIME_MICROS, value=value
+        )
+        path = f"{self._instance}/tables/refs"
+        self._data.mutate_row(table_name=path, row_key=key, mutations=[Mutation(set_cell=cell)])
 
     def delete(self, table: str, key: bytes, *columns: bytes) -> None:
         mutations = [
@@ -179,6 +189,60 @@ def test_a_row_of_which_only_a_time_is_left_is_none(beneath: Beneath, backend: F
     assert list(backend.scan_rows("r")) == []
     assert backend.insert_rows("r", [row]) == {row.id}
     assert backend.read_rows("r", [row.id]) == {row.id: row}
+
+
+@pytest.mark.parametrize("new", [MOVED, None])
+def test_a_ref_that_holds_more_than_we_know_is_swapped_all_the_same(
+    beneath: Beneath, backend: FullBackend, new: Ref | None
+) -> None:
+    """A later version of the original may add a field, which we would not write again."""
+    create(backend, MAIN)
+    beneath.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + int_field(99, 1))
+    assert read(backend, MAIN.name) == MAIN
+    assert not move(backend, MOVED, MAIN)
+    assert move(backend, MAIN, new)
+    assert backend.read_refs("r", [MAIN.name]) == ({} if new is None else {MAIN.name: new})
+
+
+def test_a_swap_gives_up_where_others_always_come_first(
+    beneath: Beneath, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = open_bigtable(StoreUrl.parse(url))
+    try:
+        create(backend, MAIN)
+        change_if, numbers = backend._calls.change_if, count(1)
+
+        def too_late(*args: Any, **changes: Any) -> bool:
+            more = int_field(99, next(numbers))
+            beneath.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + more)
+            return change_if(*args, **changes)
+
+        monkeypatch.setattr(backend._calls, "change_if", too_late)
+        with pytest.raises(StoreBusy, match="keep changing"):
+            move(backend, MAIN, MOVED)
+        assert read(backend, MAIN.name) == MAIN
+    finally:
+        backend.close()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda backend, row: backend.insert_rows("a", [a_row(1), row]),
+        lambda backend, row: backend.swap_row("a", row, None),
+        lambda backend, row: backend.delete_rows("a", [row.id]),
+    ],
+    ids=["insert", "swap", "delete"],
+)
+def test_an_id_that_could_belong_to_another_repository_is_refused(
+    backend: FullBackend, write: Callable[[FullBackend, Row], object]
+) -> None:
+    theirs = a_custom_row(b"id", "1")
+    backend.insert_rows("a:b", [theirs])
+    with pytest.raises(BadRequest, match="b:id"):
+        write(backend, replace(theirs, id=ObjId(b"b:id")))
+    assert list(backend.scan_rows("a")) == []
+    assert backend.read_rows("a:b", [theirs.id]) == {theirs.id: theirs}
 
 
 def test_the_largest_row_comes_back(backend: FullBackend) -> None:

@@ -18,6 +18,7 @@ from morag.backend.urls import open_backend
 from morag.errors import (
     MoragError,
     RepositoryCorrupt,
+    RequestTooLarge,
     StoreBusy,
     StoreCannotWrite,
     StoreThrottled,
@@ -37,6 +38,7 @@ from morag.testing.backend_contract import (
     read,
 )
 from tests.stores.servers.cassandra_door import (
+    INVALID,
     OVERLOADED,
     READ_TIMEOUT,
     SERVER_ERROR,
@@ -272,6 +274,24 @@ def test_a_line_of_the_log_may_be_written_twice(before: Door, through: FullBacke
         through.append_log("r", [line])
     through.append_log("r", [line])
     assert through.read_log("r", None, 9) == [line]
+
+
+def test_a_row_above_its_limit_is_refused(backend: FullBackend) -> None:
+    with pytest.raises(RequestTooLarge, match="so large a row"):
+        backend.insert_rows("r", [a_row("large", "s", size_bytes=17 << 20)])
+    assert list(backend.scan_rows("r")) == []
+
+
+def test_what_would_become_too_large_is_not_taken_for_damage(
+    before: Door, through: FullBackend
+) -> None:
+    said = "Mutation of 17825792 bytes is too large for the maximum size of 16777216"
+    before.next_time(INSERT, replace(INVALID, text=said))
+    with pytest.raises(RequestTooLarge, match="so large a row"):
+        through.insert_rows("r", [a_row(1)])
+    before.next_time(INSERT, INVALID)
+    with pytest.raises(RepositoryCorrupt):
+        through.insert_rows("r", [a_row(1)])
 
 
 def test_a_table_that_is_gone_is_told(cassandra: Cassandra) -> None:

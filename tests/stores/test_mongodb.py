@@ -10,16 +10,19 @@ from itertools import count
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import bson
 import pytest
 from bson import Int64
 from msgspec.structs import replace
 from pymongo import MongoClient
 
 from morag.backend.base import Ref, RefSwap
+from morag.backend.mongodb import ERASE_AT_ONCE
 from morag.backend.urls import open_backend
 from morag.errors import (
     MoragError,
     RepositoryCorrupt,
+    RequestTooLarge,
     StoreBusy,
     StoreCannotWrite,
     StoreThrottled,
@@ -168,6 +171,19 @@ class TestRequests:
                 assert command["readConcern"] == agreed, command
         assert {name for name, _ in before.seen} >= {"insert", "update", "delete", "find"}
 
+    def test_a_repository_is_erased_in_pages(self, behind: FullBackend, before: Door) -> None:
+        behind.insert_rows("r", [a_row(n) for n in range(ERASE_AT_ONCE + 1)])
+        behind.insert_rows("r2", [a_row(1)])
+        create(behind, MAIN)
+        behind.append_log("r", [line(1)])
+        before.seen.clear()
+        behind.erase("r")
+        assert before.count("delete") == 4
+        assert list(behind.scan_rows("r")) == []
+        assert behind.read_log("r", None, 9) == []
+        assert behind.read_refs("r", [MAIN.name]) == {}
+        assert len(list(behind.scan_rows("r2"))) == 1
+
     def test_a_call_is_one_request(self, behind: FullBackend, before: Door) -> None:
         rows = [a_row(n) for n in range(300)]
         behind.insert_rows("r", rows)
@@ -254,6 +270,40 @@ class TestSpecialAnswers:
         before.next_time("find", answer)
         assert read(behind, MAIN.name) == MAIN
         assert before.count("find") == 2
+
+    def test_a_row_that_is_too_large_for_a_document_is_refused(self, backend: FullBackend) -> None:
+        large = a_row("large", "s", size_bytes=49 << 20)
+        with pytest.raises(RequestTooLarge, match="so large a row"):
+            backend.insert_rows("r", [large])
+        assert list(backend.scan_rows("r")) == []
+
+    @pytest.mark.parametrize(
+        ("code", "text"),
+        [(10334, "BSONObjectTooLarge"), (2, "object to insert too large. size in bytes: 17825792")],
+    )
+    def test_and_so_it_is_if_the_server_says_so(
+        self, behind: FullBackend, before: Door, code: int, text: str
+    ) -> None:
+        refused = {"index": 0, "code": code, "errmsg": text}
+        before.next_time("insert", {"ok": 1.0, "n": 0, "writeErrors": [refused]})
+        with pytest.raises(RequestTooLarge, match="so large a row"):
+            behind.insert_rows("r", [a_row(1)])
+
+    def test_an_answer_that_cannot_be_read_is_damage(
+        self, behind: FullBackend, before: Door, name: str
+    ) -> None:
+        for command, ask in (
+            ("find", lambda: read(behind, MAIN.name)),
+            (
+                "listCollections",
+                lambda: open_backend(f"mongodb://127.0.0.1:{before.port}/{name}"),
+            ),
+        ):
+            cursor = {"id": Int64(0), "ns": f"{name}.x", "firstBatch": [{"name": "torn"}]}
+            whole = bson.encode({"ok": 1.0, "cursor": cursor})
+            before.next_time(command, whole.replace(b"torn", b"\xff\xfe\xfd\xfc"))
+            with pytest.raises(RepositoryCorrupt, match="cannot be read"):
+                ask()
 
 
 class TestTheWayIsCut:

@@ -12,6 +12,7 @@ from morag.backend.base import Ref, RefSwap
 from morag.backend.urls import open_backend
 from morag.config import Settings
 from morag.errors import (
+    BadRequest,
     MoragError,
     RepositoryCorrupt,
     RequestTooLarge,
@@ -160,6 +161,19 @@ class TestTheKernel:
         again = Repository(open_backend(url), Settings(), World())
         assert again.references.get("main").hash == head
         again.close()
+
+    def test_what_the_database_could_not_store_is_refused_before(self, url: str) -> None:
+        """A name as long as its columns are wide; an object as large as half of a packet."""
+        with Repository(open_backend(url), Settings(), World()) as repository:
+            longest = "x" * (255 - len("refs/heads/"))
+            repository.references.create_branch(longest, "main")
+            with pytest.raises(BadRequest, match=r"256 characters.*\(255\)"):
+                repository.references.create_branch(f"{longest}x", "main")
+            assert [each.name for each in repository.references.list()] == ["main", longest]
+            assert repository.settings.max_object_bytes == (8 << 20) - 1024
+            with pytest.raises(BadRequest, match="larger than the store allows"):
+                repository.commit("main", [put("a")], "x" * (8 << 20))
+            repository.commit("main", [put("a")], "x" * ((8 << 20) - 4096))
 
 
 class TestWhatTheUrlSays:

@@ -169,6 +169,45 @@ def test_what_is_found_by_keys_is_found_by_an_index_whatever_the_planner_believe
     backend.close()
 
 
+def test_a_database_that_takes_no_writes_is_told_as_such(
+    server: PostgresServer, database: str, url: str
+) -> None:
+    with opened(url) as backend:
+        assert isinstance(backend, PostgresBackend)
+        backend.check_writable()
+    server.execute(database, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    with opened(url) as backend:
+        assert isinstance(backend, PostgresBackend)
+        with pytest.raises(StoreCannotWrite, match="takes no writes"):
+            backend.check_writable()
+
+
+def test_who_may_only_read_the_tables_is_not_told_that_they_are_wrong(
+    server: PostgresServer, database: str, url: str
+) -> None:
+    with opened(url) as backend:
+        create(backend, MAIN)
+    make_guest(server, database)
+    server.execute(database, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
+    with opened(server.url(database, "guest:op%20en%2F")) as backend:
+        assert read(backend, MAIN.name) == MAIN
+
+
+def test_a_password_that_was_changed_is_no_throttling(
+    server: PostgresServer, database: str, url: str
+) -> None:
+    with opened(url):
+        pass
+    make_guest(server, database)
+    server.execute(database, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
+    with opened(server.url(database, "guest:op%20en%2F")) as backend:
+        assert isinstance(backend, PostgresBackend)
+        server.execute(database, "ALTER ROLE guest PASSWORD 'other'")
+        backend._pool.drop_idle()
+        with pytest.raises(StoreUnreachable, match="check the user, the password"):
+            read(backend, MAIN.name)
+
+
 class TestWhatTheUrlSays:
     def test_a_database_that_does_not_exist_is_told(self, url: str) -> None:
         with pytest.raises(StoreUrlInvalid, match=r"does not exist.*which must exist"):
@@ -226,6 +265,10 @@ class TestWhatTheUrlSays:
     def test_options_are_checked(self, option: str, url: str) -> None:
         with pytest.raises(StoreUrlInvalid, match=option.partition("=")[0]):
             open_backend(f"{url}?{option}")
+
+    def test_an_answer_may_be_waited_for_as_long_as_one_likes(self, url: str) -> None:
+        with opened(f"{url}?timeout_seconds=999999") as backend:
+            assert create(backend, MAIN)
 
     def test_a_server_that_is_not_there_is_unreachable(self) -> None:
         with pytest.raises(StoreUnreachable, match="takes no connection"):

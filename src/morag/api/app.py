@@ -14,8 +14,10 @@ from morag.api.media import accepts_json
 from morag.api.paths import NoSuchPath, UrlInvalid, check_path
 from morag.api.remembering import Remembering
 from morag.api.routing import Router, elements_of, without_matrix
-from morag.errors import MoragError, StoreCannotWrite
+from morag.api.troubles import Troubles
+from morag.errors import MoragError
 from morag.service.service import Service
+from morag.versions.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,8 @@ _BAD_URL: Final = Response(400)
 _ALWAYS: Final = ("HEAD", "GET", "OPTIONS")
 _METHODS: Final = ("HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT")  # The order that clients see.
 
+_WORLD: Final = World()
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,10 +60,12 @@ class Api:
         hide: Callable[[str], str] = str,
         threads: int = 16,
         store_is_far: bool = False,
+        monotonic: Callable[[], float] = _WORLD.monotonic,
     ) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
         self._hide = hide  # Takes secrets out of what a bug says.
+        self._troubles = Troubles(lambda text: _log.error("%s", hide(text)), monotonic)
         self._queues = Queues(threads, store_is_far=store_is_far)
         router: Router[Handler] = Router()
         self._methods: dict[tuple[str, ...], set[str]] = {}
@@ -86,8 +92,7 @@ class Api:
             trace = self._hide("".join(traceback.format_exception(error)))
         if not known:
             _log.error("%s %s failed: %s", request.method, request.path, trace)
-        elif isinstance(error, StoreCannotWrite):  # Operators must hear of it, not clients alone.
-            _log.error("%s %s failed: %s", request.method, request.path, self._hide(str(error)))
+        self._troubles.note(error, f"{request.method} {request.path}")
         details = errors.wants_details(request.header(b"nessie-client-spec"))
         shown = trace if self._stack_traces else None
         body = errors.error_body(error, details=details, stack_trace=shown)

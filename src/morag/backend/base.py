@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NewType, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -94,6 +94,31 @@ class Limits(Struct, frozen=True):
     rows_at_once: int
     bytes_at_once: int
     row_bytes: int
+
+
+@runtime_checkable
+class Private(Protocol):
+    """A store that no other process can change while this one has it open."""
+
+    is_private: Literal[True]
+
+
+@runtime_checkable
+class LimitsRows(Protocol):
+    """A backend that says how large the data of one row may be. Larger objects are not made."""
+
+    row_bytes: int
+
+
+@runtime_checkable
+class LimitsNames(Protocol):
+    """A backend that says how long the full name of a ref may be, in characters.
+
+    The name of a ref is committed before the ref is stored, so one that could not be stored then
+    has to be refused before.
+    """
+
+    most_name_characters: int
 
 
 class Backend(Protocol):

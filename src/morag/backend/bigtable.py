@@ -10,8 +10,9 @@ from morag.backend import bigtable_cells as cells
 from morag.backend.base import WHOLE, Limits, ObjId
 from morag.backend.bigtable_cells import HAS_REF, HAS_ROW, LOG, NOTHING, REFS, ROWS
 from morag.backend.bigtable_opening import open_calls
-from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of
+from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of, row_key
 from morag.backend.slices import id_range
+from morag.errors import StoreBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MIB: Final = 1 << 20
 _AT_ONCE: Final = 100
 _THREADS: Final = 16
+_SWAP_TRIES: Final = 8
 _NO_LIMIT: Final = 1 << 40
 
 
@@ -61,19 +63,25 @@ class BigtableBackend:
         """The condition compares what is stored byte for byte, and so also the previous pointers.
 
         Mostly `expected` was read with them and one call is enough. Otherwise it is compared here,
-        and the condition is that nothing has changed since.
+        and the condition is that nothing has changed since what was read, whatever else it holds.
         """
-        key, stored = prefix_of(repo) + swap.name.encode(), swap.expected
+        prefix = prefix_of(repo)
+        key = prefix + swap.name.encode()
         change = [NOTHING] if swap.new is None else cells.ref_cells(swap.new)
         if swap.expected is None:
             if swap.new is None:
                 return not self.read_refs(repo, [swap.name])
             return not self._calls.change_if(REFS, key, HAS_REF, otherwise=change)
-        while stored is not None and stored.identity == swap.expected.identity:
-            if self._calls.change_if(REFS, key, cells.same_ref(stored), then=change):
+        condition = cells.same_ref(swap.expected)
+        for _ in range(_SWAP_TRIES):
+            if self._calls.change_if(REFS, key, condition, then=change):
                 return True
-            stored = self.read_refs(repo, [swap.name]).get(swap.name)
-        return False
+            content = self._calls.read(REFS, [key]).get(key, {})
+            stored = cells.to_ref(prefix, key, content)
+            if stored is None or stored.identity != swap.expected.identity:
+                return False
+            condition = cells.same_cell(content)
+        raise StoreBusy(f"Others keep changing '{swap.name}'; try again")
 
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         prefix = prefix_of(repo)
@@ -83,19 +91,20 @@ class BigtableBackend:
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
         prefix = prefix_of(repo)
 
-        def insert(row: Row) -> bool:
+        def insert(key: bytes, row: Row) -> bool:
             return not self._calls.change_if(
                 ROWS,
-                prefix + row.id,
+                key,
                 HAS_ROW,
                 then=[cells.refreshed(row.referenced_micros)],
                 otherwise=cells.row_cells(row),
             )
 
+        keys = [row_key(prefix, row.id) for row in rows]
         if len(rows) == 1:
-            return frozenset({rows[0].id} if insert(rows[0]) else ())
+            return frozenset({rows[0].id} if insert(keys[0], rows[0]) else ())
         # All of them end before a failure is told: nothing is left under way.
-        sent = [self._threads.submit(insert, row) for row in rows]
+        sent = [self._threads.submit(insert, *each) for each in zip(keys, rows, strict=True)]
         failures = [each.exception() for each in sent]
         for failure in failures:
             if failure is not None:
@@ -105,12 +114,12 @@ class BigtableBackend:
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         # Emptied first: the version that it had may be one that the new one has not.
         change = [NOTHING] if new is None else [NOTHING, *cells.row_cells(new)]
-        key = prefix_of(repo) + expected.id
+        key = row_key(prefix_of(repo), expected.id)
         return self._calls.change_if(ROWS, key, cells.same_row(expected), then=change)
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         prefix = prefix_of(repo)
-        self._calls.change(ROWS, {prefix + id: [NOTHING] for id in ids})
+        self._calls.change(ROWS, {row_key(prefix, id): [NOTHING] for id in ids})
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE

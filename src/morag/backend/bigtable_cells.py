@@ -116,6 +116,11 @@ def same_ref(ref: Ref) -> RowFilter:
     return _cell(REFS, _REF, encode_ref(ref))
 
 
+def same_cell(cells: Cells) -> RowFilter:
+    """The same, of a ref as it was read: others may have written more into it than we know."""
+    return _cell(REFS, _REF, cells[_REF])
+
+
 def same_row(row: Row) -> RowFilter:
     """True for a row of this kind and version. Only a condition inside can ask for no version."""
     if row.version is not None:

@@ -81,7 +81,7 @@ TABLES: Final = {
 }
 """Those of the original, and the log: it makes none, so who only reads may find none."""
 
-_REF: Final = "ref_name, pointer, ext_info, prev_ptr, created_at, deleted"
+_REF: Final = sql.REFS.columns
 _SAME_REF: Final = (
     "repo = ? AND ref_name = ? IF pointer = ? AND ext_info = ? AND created_at = ? AND deleted = ?"
 )
@@ -96,7 +96,7 @@ MOVE_REF: Final = (
 DROP_REF: Final = f"DELETE FROM $.refs2 WHERE {_SAME_REF}"
 ERASE_REF: Final = "DELETE FROM $.refs2 WHERE repo = ? AND ref_name = ? IF EXISTS"
 
-_ROW: Final = "obj_id, obj_type, obj_vers, obj_value, obj_ref"
+_ROW: Final = sql.ROWS.columns
 _ROW_KEY: Final = "repo = ? AND obj_id = ?"
 _SAME_ROW: Final = f"{_ROW_KEY} IF obj_type = ? AND obj_vers = ?"
 READ_ROW: Final = f"SELECT {_ROW} FROM $.objs2 WHERE {_ROW_KEY}"

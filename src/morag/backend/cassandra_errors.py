@@ -18,6 +18,7 @@ from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, Unauthorize
 
 from morag.errors import (
     RepositoryCorrupt,
+    RequestTooLarge,
     StoreBusy,
     StoreCannotWrite,
     StoreThrottled,
@@ -37,6 +38,9 @@ DRIVER_ERRORS: Final = (
     OSError,
 )
 _DENIED: Final = (Unauthorized, UnauthorizedErrorMessage, AuthenticationFailed)
+_TOO_LARGE: Final = ("is too big", "is too large", "oversized mutation")
+"""How it speaks of a request, or of what it would write, that is above a limit: only by words."""
+
 _UNREACHABLE: Final = (
     NoHostAvailable,
     Unavailable,
@@ -56,6 +60,8 @@ def told(error: Exception, place: str) -> MoragError:
         return StoreCannotWrite(
             f"Cassandra at {place} does not let this user do it; grant SELECT and MODIFY ({error})"
         )
+    if isinstance(error, InvalidRequest) and any(text in str(error) for text in _TOO_LARGE):
+        return RequestTooLarge(f"Cassandra at {place} does not take so large a row ({error})")
     if isinstance(error, InvalidRequest):
         return RepositoryCorrupt(
             f"Cassandra at {place} refuses a statement; a table was changed or dropped, restore it"

@@ -51,7 +51,7 @@ class DynamoDBBackend:
     def __init__(self, requests: Requests, tables: Tables) -> None:
         self._requests, self._tables = requests, tables
         self._client = requests.client
-        self._writers = ThreadPoolExecutor(_WRITERS, "dynamodb")
+        self._writers = ThreadPoolExecutor(_WRITERS, "morag-dynamodb")
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         keys = [items.ref_key(repo, name) for name in dict.fromkeys(names)]

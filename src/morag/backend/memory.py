@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, Row
 from morag.backend.slices import id_range
@@ -27,6 +27,8 @@ def open_memory(url: StoreUrl) -> MemoryBackend:
 
 class MemoryBackend:
     """Writers take turns under one lock. Readers need none: each looks up one key at a time."""
+
+    is_private: Final = True
 
     def __init__(self) -> None:
         self._repos: defaultdict[str, _Repo] = defaultdict(_Repo)  # Grows under the lock only.

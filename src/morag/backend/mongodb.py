@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bson import MaxKey, MinKey
+from bson.errors import BSONError
 from pymongo import DESCENDING
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
@@ -30,6 +31,7 @@ LIMITS: Final = Limits(
     row_bytes=16 * _MIB - (64 << 10),  # A document holds 16 MiB, with its id and all.
 )
 SCAN_AT_ONCE: Final = 250
+ERASE_AT_ONCE: Final = 1000
 _MOST: Final = 2**31 - 1
 
 
@@ -125,10 +127,12 @@ class MongoDBBackend:
             within = {"$gt": page[-1]["_id"], "$lt": within["$lt"]}
 
     def erase(self, repo: str) -> None:
-        with self._asking():
-            for collection, name in ((self._refs, "n"), (self._rows, "i"), (self._log, "k")):
-                first, last = {"r": repo, name: MinKey()}, {"r": repo, name: MaxKey()}
-                collection.delete_many({"_id": {"$gte": first, "$lt": last}})
+        """In pages, each with time of its own: of a large repository, one could not be in time."""
+        for collection, name in ((self._refs, "n"), (self._rows, "i"), (self._log, "k")):
+            first, last = {"r": repo, name: MinKey()}, {"r": repo, name: MaxKey()}
+            while ids := self._some_ids(collection, {"$gte": first, "$lt": last}):
+                with self._asking():
+                    collection.delete_many({"_id": {"$in": ids}})
 
     def close(self) -> None:
         self._client.close()
@@ -157,6 +161,11 @@ class MongoDBBackend:
             found = collection.find({"_id": {"$in": ids}}).limit(len(ids))
             return list(found.batch_size(len(ids) + 1))
 
+    def _some_ids(self, collection: Collection[Document], within: Document) -> list[Document]:
+        with self._asking():
+            found = collection.find({"_id": within}, {"_id": 1}).limit(ERASE_AT_ONCE)
+            return [each["_id"] for each in found.batch_size(ERASE_AT_ONCE + 1)]
+
     def _insert(self, collection: Collection[Document], rows: list[Document]) -> set[int]:
         """Insert what is not there yet; return the numbers of those that are."""
         if not rows:
@@ -177,5 +186,5 @@ class MongoDBBackend:
     def _asking(self) -> Iterator[None]:
         try:
             yield
-        except PyMongoError as error:
+        except (PyMongoError, BSONError) as error:
             raise told(error, self._place) from error

@@ -60,6 +60,8 @@ _PLACE: Final = re.compile(r"//(?:.*@)?[^/@]+/(?P<database>[^/]+)", re.DOTALL)
 _CHANGES_MEANING: Final = frozenset({"collation", "viewOn", "capped", "timeseries"})
 _NOT_LET_IN: Final = (13, 18, 8000)  # Unauthorized, AuthenticationFailed, and Atlas' word for both.
 _THROTTLED: Final = (16500, 462)  # Cosmos DB's code, and that of MongoDB's own rate limits.
+_TOO_LARGE: Final = (10334, 17419, 17420)  # As it comes, and as an update would make it.
+_BAD_VALUE: Final = 2
 _REFUSED: Final = (13, 14031, 96, 8000)  # Not allowed; out of disk space; failed for good.
 
 
@@ -92,7 +94,7 @@ def open_database(url: StoreUrl) -> Database[Document]:
     )
     try:
         _check(database, url)
-    except PyMongoError as error:
+    except (PyMongoError, BSONError) as error:
         client.close()
         raise _unusable(url, error) from error
     except BaseException:
@@ -101,7 +103,7 @@ def open_database(url: StoreUrl) -> Database[Document]:
     return database
 
 
-def told(error: PyMongoError, place: str) -> MoragError:
+def told(error: PyMongoError | BSONError, place: str) -> MoragError:
     """What the driver says, in our words. Of a write that failed so, the outcome is unknown."""
     code, text = _code(error), f"The MongoDB database {place}"
     if code in _THROTTLED:
@@ -110,14 +112,21 @@ def told(error: PyMongoError, place: str) -> MoragError:
         return StoreUnreachable(f"{text} does not answer ({error})")
     if code in _REFUSED:
         return StoreCannotWrite(f"{text} refuses ({error}). Check its disk and our permissions")
-    if isinstance(error, DocumentTooLarge):
+    if _is_too_large(error, code):
         return RequestTooLarge(f"{text} does not take so large a row ({error})")
     if isinstance(error, BSONError):
         return RepositoryCorrupt(f"{text} holds what cannot be read ({error})")
     return StoreBusy(f"{text} gave up ({error}); try again")
 
 
-def _code(error: PyMongoError) -> int | None:
+def _is_too_large(error: Exception, code: int | None) -> bool:
+    """The driver only looks at what is larger than a message; the rest is for the server to see."""
+    if isinstance(error, DocumentTooLarge) or code in _TOO_LARGE:
+        return True
+    return code == _BAD_VALUE and "too large" in str(error)
+
+
+def _code(error: Exception) -> int | None:
     if isinstance(error, BulkWriteError):
         failed = error.details.get("writeErrors", ())
         return next((each["code"] for each in failed if each["code"] != DUPLICATE), None)
@@ -146,7 +155,7 @@ def _check(database: Database[Document], url: StoreUrl) -> None:
             )
 
 
-def _unusable(url: StoreUrl, error: PyMongoError) -> MoragError:
+def _unusable(url: StoreUrl, error: PyMongoError | BSONError) -> MoragError:
     if _code(error) in _NOT_LET_IN:
         return StoreUrlInvalid(
             f"MongoDB does not let us into '{url}' ({error}); check user, password and authSource"

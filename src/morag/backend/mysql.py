@@ -11,7 +11,7 @@ from morag.backend import mysql_statements as statements
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied
 from morag.backend.mysql_errors import DUPLICATE, code, told
-from morag.backend.mysql_opening import MySQLConnector
+from morag.backend.mysql_opening import MOST_NAME_CHARACTERS, MySQLConnector
 from morag.backend.slices import id_range
 from morag.backend.sql_backend import SCAN_AT_ONCE
 from morag.backend.sql_pool import MOST, POOL_SIZE, Pool
@@ -49,11 +49,14 @@ class MySQLBackend(RemoteSqlBackend):
     the server's `innodb_flush_log_at_trx_commit` makes it; by default it is on disk.
     """
 
+    most_name_characters = MOST_NAME_CHARACTERS
+
     def __init__(
         self, pool: Pool[Connection], largest_statement_bytes: int, keeps_log: bool = True
     ) -> None:
         super().__init__(pool, keeps_log)
         self._largest_bytes = largest_statement_bytes
+        self.row_bytes = statements.largest_row_bytes(largest_statement_bytes)
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
         def insert() -> frozenset[ObjId]:

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 Connection: TypeAlias = Any
 """A `pymysql.Connection`, whose published types leave out what a pool has to know."""
 
+MOST_NAME_CHARACTERS: Final = 255
+"""The original's columns hold no more."""
+
 _TLS: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key"})
 _COLLATION: Final = "utf8mb4_bin"
 _MAKES: Final[Mapping[str, str]] = {
-    NAME: f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {_COLLATION}",
+    NAME: f"VARCHAR({MOST_NAME_CHARACTERS}) CHARACTER SET utf8mb4 COLLATE {_COLLATION}",
     ID: "TINYBLOB",
     BYTES: "LONGBLOB",
     TIME: "BIGINT",

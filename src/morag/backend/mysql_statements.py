@@ -61,6 +61,11 @@ def rows_between(repo: str, kinds: frozenset[str], at: int, to: int, most: int |
     return f"SELECT {columns} FROM objs2 WHERE {where}{limit}", (*args, *bounds)
 
 
+def largest_row_bytes(largest_bytes: int) -> int:
+    """How much data a row may have that is to fit into a statement of so many bytes."""
+    return max(1, (largest_bytes - _AROUND_ROW_BYTES) // 2)
+
+
 def groups(rows: Sequence[Row], largest_bytes: int) -> Iterator[list[Row]]:
     """Rows that fit into one statement together. One that does not fit at all is refused."""
     group: list[Row] = []

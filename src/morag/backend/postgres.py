@@ -13,6 +13,7 @@ from morag.backend.postgres_errors import Taken, told
 from morag.backend.postgres_opening import COCKROACH, POSTGRES, SCAN_FACTOR, PostgresConnector
 from morag.backend.sql_pool import MOST, POOL_SIZE, Pool
 from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
+from morag.errors import StoreCannotWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -66,6 +67,7 @@ inserted AS ({_INSERT} WHERE EXISTS (SELECT 1 FROM swapped)
 logged AS ({_LOG} WHERE EXISTS (SELECT 1 FROM swapped) ON CONFLICT DO NOTHING)
 SELECT (SELECT count(*) FROM swapped),
     ARRAY({_found_by_key(sql.IDS)})"""
+_IS_READ_ONLY: Final = "SELECT current_setting('transaction_read_only') = 'on'"
 _DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
 _ERASE: Final = tuple(
     f"DELETE FROM {table} WHERE repo = ? AND {key} IN"
@@ -152,6 +154,14 @@ class PostgresBackend(RemoteSqlBackend):
             unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
             return Applied(False, self._not_stored(repo, unique))
         return Applied(True, frozenset(ids).difference(stored))
+
+    def check_writable(self) -> None:
+        """A standby, or a role that may only read, answers all the same."""
+        ((is_read_only,),) = self._select((_IS_READ_ONLY, ()))
+        if is_read_only:
+            raise StoreCannotWrite(
+                "The database takes no writes: it is a standby, or read-only for this role"
+            )
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         if rows:

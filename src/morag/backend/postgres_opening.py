@@ -32,6 +32,7 @@ SCAN_FACTOR: Final = 60
 """A page of a scan may look at many rows of other kinds, so it gets so many times the time."""
 
 _CANCEL_SECONDS: Final = 1.0
+_MOST_MILLIS: Final = 2**31 - 1
 _LIBPQ: Final = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"})
 _TYPES: Final[Mapping[str, frozenset[str]]] = {
     NAME: frozenset({"character varying", "text"}),
@@ -41,13 +42,18 @@ _TYPES: Final[Mapping[str, frozenset[str]]] = {
 }
 _COLUMNS: Final = """SELECT table_name, column_name, data_type FROM information_schema.columns
     WHERE table_schema = current_schema() AND table_name = ANY(%s)"""
-_KEYS: Final = """SELECT k.table_name, k.column_name FROM information_schema.key_column_usage k
-    JOIN information_schema.table_constraints c
-    ON c.constraint_name = k.constraint_name AND c.table_name = k.table_name
-    AND c.constraint_schema = k.constraint_schema
-    WHERE k.table_schema = current_schema() AND k.table_name = ANY(%s)
-    AND c.constraint_type = 'PRIMARY KEY' ORDER BY k.ordinal_position"""
+# Not from the information schema, which shows keys only to those who may change the table.
+_KEYS: Final = """SELECT c.relname, a.attname FROM pg_constraint k
+    JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY(k.conkey)
+    WHERE n.nspname = current_schema() AND c.relname = ANY(%s) AND k.contype = 'p'
+    ORDER BY array_position(k.conkey, a.attnum)"""
+_FULL: Final = ("too many connections", "too many clients", "connection slots")
 _MADE_BY_ANOTHER: Final = frozenset({"23505", "42710", "42P07"})  # At the same moment.
+
+
+class NotLetIn(StoreUnreachable):
+    """The database is there, but does not take this user."""
 
 
 class Dialect(Struct, frozen=True):
@@ -93,8 +99,10 @@ class PostgresConnector:
             db = TimedConnection.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
             text = f"{self._dialect.title} takes no connection ({_in_one_line(error)})"
-            if self._answers(error):
+            if any(words in text for words in _FULL):
                 raise StoreThrottled(f"{text}; try again later") from error
+            if self._answers(error):
+                raise NotLetIn(f"{text}; check the user, the password and the database") from error
             raise StoreUnreachable(f"{text}; try again") from error
         db.answer_seconds = self.answer_seconds
         understand_arrays(db)
@@ -122,7 +130,7 @@ class PostgresConnector:
         """The same, but who is not let in then has a URL that is wrong."""
         try:
             return self.connect()
-        except StoreThrottled as refused:
+        except NotLetIn as refused:
             why = _in_one_line(refused.__cause__)
             raise StoreUrlInvalid(
                 f"{self._dialect.title} refuses '{self._url}' ({why}); check the user, the"
@@ -160,7 +168,7 @@ class PostgresConnector:
         return pq.PGconn.ping(self._conninfo.encode()) == pq.Ping.OK
 
     def _settings(self) -> bytes:
-        millis = ceil(self.answer_seconds * SCAN_FACTOR * 1000)
+        millis = min(ceil(self.answer_seconds * SCAN_FACTOR * 1000), _MOST_MILLIS)
         settings = [self._dialect.session, f"SET statement_timeout = {millis}"]
         if self._url.read_only:
             settings.append("SET default_transaction_read_only = on")

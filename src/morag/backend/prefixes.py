@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from morag.errors import BadRequest
+
 _HASH_BYTES: Final = 32
 
 
@@ -20,6 +22,13 @@ def log_prefix_of(repo: str) -> bytes:
 def after(prefix: bytes) -> bytes:
     """The first key behind all that start with the prefix, which ends with a colon."""
     return prefix[:-1] + b";"
+
+
+def row_key(prefix: bytes, id: bytes) -> bytes:
+    """The key to write a row under, which a reader then finds."""
+    if not is_row_id(id):
+        raise BadRequest(f"The store cannot keep an object whose id is {id!r}")
+    return prefix + id
 
 
 def is_row_id(id: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from morag.backend.base import WHOLE, KeepsRefLog
+from morag.backend.base import WHOLE, KeepsRefLog, LimitsNames
 from morag.errors import StoreReadOnly
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ class ReadOnlyBackend:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        if isinstance(backend, LimitsNames):
+            self.most_name_characters = backend.most_name_characters
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         return self._backend.read_refs(repo, names)

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
-from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of
+from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of, row_key
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
 from morag.backend.rocksdb_opening import REFS, ROWS, open_database, open_secondary
 from morag.backend.slices import id_range
-from morag.errors import (
-    BadRequest,
-    StoreCannotWrite,
-    StoreLocked,
-)
+from morag.errors import StoreCannotWrite, StoreLocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,6 +59,8 @@ class RocksDBBackend:
     After a write that failed, RocksDB itself refuses all others. If the disk was full and no longer
     is, it recovers by itself after some seconds, which the next write shows.
     """
+
+    is_private: Final = True
 
     def __init__(self, path: Path | str, sync: bool = True, read_only: bool = False) -> None:
         self._path = Path(path)
@@ -115,7 +113,7 @@ class RocksDBBackend:
         return new
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
-        key, batch = _row_key(prefix_of(repo), expected.id), WriteBatch(raw_mode=True)
+        key, batch = row_key(prefix_of(repo), expected.id), WriteBatch(raw_mode=True)
         with self._turn:
             self._check_syncs()
             message = self._rows.get(key)
@@ -133,7 +131,7 @@ class RocksDBBackend:
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         prefix = prefix_of(repo)
-        self._delete((_row_key(prefix, id) for id in ids), self._in_rows)
+        self._delete((row_key(prefix, id) for id in ids), self._in_rows)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
@@ -255,7 +253,7 @@ class RocksDBBackend:
                 message = encode_row(row)
             else:
                 message = refreshed(row.id, message, row.referenced_micros)
-            batch.put(_row_key(prefix, row.id), message, self._in_rows)
+            batch.put(row_key(prefix, row.id), message, self._in_rows)
         return frozenset(new)
 
     def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
@@ -346,12 +344,6 @@ def _is(value: bytes | None, expected: Ref | None) -> bool:
 
 def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:
     return key == prefix + decode_ref(value, key.decode(errors="replace")).name.encode()
-
-
-def _row_key(prefix: bytes, id: bytes) -> bytes:
-    if not is_row_id(id):
-        raise BadRequest(f"RocksDB cannot keep an object whose id is {id!r}")
-    return prefix + id
 
 
 def _scan(family: Rdict, low: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:

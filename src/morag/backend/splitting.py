@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from morag.backend.base import WHOLE, Backend, KeepsRefLog
+from morag.backend.base import WHOLE, Backend, KeepsRefLog, LimitsNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,9 @@ class SplittingBackend:
     def __init__(self, backend: LimitedBackend) -> None:
         self._backend = backend
         self.limits = backend.limits
+        self.row_bytes = backend.limits.row_bytes
+        if isinstance(backend, LimitsNames):
+            self.most_name_characters = backend.most_name_characters
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         found: dict[str, Ref] = {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from morag.config import Settings
 
 GROUP = "morag.backends"
+_PLAIN = frozenset("@/?#")
 _SCHEME = re.compile(r"([a-z][a-z0-9+]*):(.*)", re.DOTALL)
 _HOST = re.compile(r"//[^/]")
 _EXTRAS = {
@@ -56,6 +57,12 @@ class StoreUrl(Struct, frozen=True):
                 f"'{masked(text)}' is not a store URL; write for example rocksdb:./data or memory:"
             )
         scheme, rest = match.groups()
+        if rest.startswith("//") and not _PLAIN.isdisjoint(rest[2:].rpartition("@")[0]):
+            # A driver would take half of the password for a host, and show it.
+            raise StoreUrlInvalid(
+                f"'{masked(text)}' is not clear: in user, password and options the characters"
+                " @ / ? # are written %40 %2F %3F %23"
+            )
         rest, _, query = rest.partition("?")
         options = dict(parse_qsl(query, keep_blank_values=True))
         repository = options.pop("repository", "")

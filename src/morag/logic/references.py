@@ -19,7 +19,6 @@ from morag.errors import (
     BadRequest,
     ReferenceAlreadyExists,
     ReferenceNotFound,
-    RetriesExhausted,
     StoreBusy,
 )
 from morag.index.keys import key_text, text_key, text_range
@@ -33,6 +32,7 @@ from morag.model.names import split_full_name
 from morag.model.times import instant_text
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import RefObj
+from morag.persist.sizes import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,6 +102,7 @@ class References:
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
     ) -> Ref:
         _check_not_internal(name)
+        check_name(self._persist, name)
         with self._lock:
             if self.find(name) is not None:
                 raise ReferenceAlreadyExists.named(_short(name))
@@ -151,28 +152,25 @@ class References:
         self, name: str, expected: Ref | None, new: Ref | None, lines: Sequence[LogRow] = ()
     ) -> bool:
         """Swap, and look before a failure is believed: the reply may be lost, but not the deed."""
-        pending: StoreBusy | None = None
-        try:
-            for _ in self._retries.attempts("move reference"):
-                try:
-                    if self._persist.swap_ref(name, expected, new, lines):
-                        return True
-                    if not self._is_done(name, expected, new):
-                        return False
-                    # Without a failure it may be the deed of another, who has told of it. Two
-                    # who tell of a creation write the same line.
-                    if pending is not None or expected is None:
-                        self._persist.append_log(lines)
+        may_be_done = False
+        for attempt in self._retries.attempts("move reference"):
+            try:
+                if self._persist.swap_ref(name, expected, new, lines):
                     return True
-                except StoreBusy as busy:
-                    pending = busy
-                except Exception:
-                    if not self._is_done(name, expected, new):
-                        raise
+                if not self._is_done(name, expected, new):
+                    return False
+                # Without a failure it may be the deed of another, who has told of it. Two who
+                # tell of a creation write the same line.
+                if may_be_done or expected is None:
                     self._persist.append_log(lines)
-                    return True
-        except RetriesExhausted as exhausted:
-            raise exhausted from pending
+                return True
+            except StoreBusy as busy:
+                attempt.busy, may_be_done = busy, True
+            except Exception:
+                if not self._is_done(name, expected, new):
+                    raise
+                self._persist.append_log(lines)
+                return True
         raise AssertionError("the attempts end by an error")
 
     def _is_done(self, name: str, expected: Ref | None, new: Ref | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.errors import RetriesExhausted
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from morag.config import Settings
     from morag.errors import StoreBusy
+
+
+LONGEST_RACE_PAUSE_MS: Final = 40
+"""Who lost a race tries again after this time at the latest: those who win wait so long for it."""
 
 
 class Attempt:
@@ -63,7 +67,10 @@ class Retries:
                 )
             if made == 1 and attempt.busy is None:
                 continue
-            pause_ms = self._random.uniform(lower, upper) - (now - attempted) * 1000
+            pause_ms = self._random.uniform(lower, upper)
+            if attempt.busy is None:
+                pause_ms = min(pause_ms, LONGEST_RACE_PAUSE_MS)
+            pause_ms -= (now - attempted) * 1000
             pause_ms = min(pause_ms, settings.commit_timeout_ms - elapsed_ms)
             if pause_ms > 0:
                 self._sleep(pause_ms / 1000)

@@ -9,7 +9,6 @@ from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken
-from morag.versions.known_heads import KnownHeads
 from morag.versions.tickets import Attempt, Ticket
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from morag.logic.retry import Retries
     from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
+    from morag.versions.known_heads import KnownHeads
     from morag.versions.world import World
 
 
@@ -33,6 +33,7 @@ class BatchWriter:
         references: References,
         ref_log: RefLog,
         retries: Retries,
+        heads: KnownHeads,
         world: World,
     ) -> None:
         self._persist = persist
@@ -40,7 +41,7 @@ class BatchWriter:
         self._ref_log = ref_log
         self._retries = retries
         self._world = world
-        self._heads = KnownHeads()
+        self._heads = heads
 
     def write(self, branch: str, batch: Sequence[Ticket]) -> None:
         """Settle every ticket of the batch."""
@@ -50,16 +51,23 @@ class BatchWriter:
         if courtesy:
             self._world.sleep(courtesy)
         tries = _Tries()
-        for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
-            try:
-                if self._attempt(branch, batch, tries):
-                    return
-            except UniqueTaken as taken:
-                tries.claims -= taken.ids
-                for ticket in batch:
-                    ticket.request.forget(taken.ids)
-            except StoreBusy as busy:
-                attempt.busy = busy
+        try:
+            for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
+                try:
+                    if self._attempt(branch, batch, tries):
+                        return
+                except UniqueTaken as taken:
+                    tries.claims -= taken.ids
+                    for ticket in batch:
+                        ticket.request.forget(taken.ids)
+                except StoreBusy as busy:
+                    attempt.busy = busy
+        except StoreBusy as busy:
+            if tries.unsettled:
+                raise type(busy)(
+                    f"{busy}. Nobody knows whether the change was made: look at the branch first"
+                ) from busy
+            raise
 
     def _attempt(self, branch: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
         """On the head as we left it, if we did; and where that is not it, on the one in the store.
@@ -75,7 +83,7 @@ class BatchWriter:
         if ref is None:
             raise self._no_such_branch(branch, batch[0].request.operation)
         if known is not None and ref.pointer != known.pointer:
-            self._heads.was_wrong(name)
+            self._heads.lost(name)
         if self._write_once(ref, batch, tries, is_sure=True):
             return True
         self._heads.lost(name)

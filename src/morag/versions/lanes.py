@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
-from morag.errors import ServiceUnavailable
+from morag.errors import ServiceUnavailable, StoreBusy
 from morag.versions.tickets import Caller, Waiter
 
 if TYPE_CHECKING:
@@ -101,11 +101,22 @@ class Lane:
         except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
             for ticket in batch:
                 ticket.fail(failure)
+            if isinstance(failure, StoreBusy):
+                self._dismiss(failure)
         finally:
             for ticket in batch:
                 if not ticket.done:
                     ticket.fail(_driver_interrupted())
                 ticket.wake()
+
+    def _dismiss(self, failure: StoreBusy) -> None:
+        """Tell all who wait that the store does not answer, or each would find out by waiting."""
+        with self._lock:
+            dismissed = list(self._waiting)
+            self._waiting.clear()
+        for ticket in dismissed:
+            ticket.fail(type(failure)(f"{failure}. Nothing was changed"))
+            ticket.wake()
 
     def _hand_over(self) -> None:
         """Let the next in line drive, if there is one. Call it with the lock."""

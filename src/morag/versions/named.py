@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from morag.logic.reflog import RefLog, RefMove
     from morag.model.names import ReferenceKind
     from morag.persist.persist import Persist
+    from morag.versions.known_heads import KnownHeads
     from morag.versions.resolve import At, Resolver
 
 
@@ -66,6 +67,7 @@ class NamedReferences:
         references: References,
         resolver: Resolver,
         ref_log: RefLog,
+        heads: KnownHeads,
         default_branch: str,
     ) -> None:
         self._default_branch = default_branch
@@ -73,6 +75,7 @@ class NamedReferences:
         self._references = references
         self._resolver = resolver
         self._ref_log = ref_log
+        self._heads = heads
 
     def get(self, name: str) -> Reference:
         """The branch or tag of that name."""
@@ -133,6 +136,7 @@ class NamedReferences:
         kind, ref = self._resolver.named(name)
         _check_at(name, ref, wanted)
         target = self._resolver.resolve(to).id
+        self._heads.forget(ref.name)
         try:
             moved = self._references.move(ref, target, who)
         except RefMoved as elsewhere:
@@ -146,6 +150,7 @@ class NamedReferences:
         kind, ref = self._resolver.named(name)
         self.check_deletable(kind, name)
         _check_at(name, ref, wanted)
+        self._heads.forget(ref.name)
         try:
             self._references.drop(ref.name, ref.pointer, who)
         except RefMoved as elsewhere:

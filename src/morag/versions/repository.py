@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from morag.backend.base import TellsWhetherItWrites
+from morag.backend.base import Private, TellsWhetherItWrites
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.logic import history
 from morag.logic.references import References
@@ -28,6 +28,7 @@ from morag.versions.bringing import MergeWish
 from morag.versions.catalog import Catalog
 from morag.versions.commit import CommitRequest, CommitResult, expected_commit
 from morag.versions.configs import Configs
+from morag.versions.known_heads import KnownHeads
 from morag.versions.lanes import Lanes
 from morag.versions.log import History
 from morag.versions.merge import MergeRequest
@@ -71,12 +72,13 @@ class Repository:
         references = References(self._persist, ref_log, retries)
         initialize(self._persist, references)
         self._resolver = Resolver(self._persist, references)
-        writer = BatchWriter(self._persist, references, ref_log, retries, world)
+        heads = KnownHeads(is_shared=not isinstance(backend, Private))
+        writer = BatchWriter(self._persist, references, ref_log, retries, heads, world)
         self._lanes = Lanes(writer, settings.lane_batch, world.let_others_run)
         self.default_branch = read_description(self._persist).default_branch_name
 
         self.references = NamedReferences(
-            self._persist, references, self._resolver, ref_log, self.default_branch
+            self._persist, references, self._resolver, ref_log, heads, self.default_branch
         )
         self.contents = Catalog(self._persist, self._resolver)
         self.history = History(self._persist, self._resolver)

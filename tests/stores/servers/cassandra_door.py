@@ -35,11 +35,12 @@ class Answer(Struct, frozen=True):
     more: bytes = b""
     done: bool = False
     operation: int = _ERROR
+    text: str = "said by the door"
 
     def body(self) -> bytes:
         if self.operation != _ERROR:
             return self.more
-        return struct.pack(">i", self.code) + _text("said by the door") + self.more
+        return struct.pack(">i", self.code) + _text(self.text) + self.more
 
 
 class Cut(Struct, frozen=True):
@@ -57,6 +58,7 @@ Said: TypeAlias = "Answer | Cut | Silence | None"
 OVERLOADED: Final = Answer(0x1001)
 SERVER_ERROR: Final = Answer(0x0000)
 UNAUTHORIZED: Final = Answer(0x2100)
+INVALID: Final = Answer(0x2200)
 UNAVAILABLE: Final = Answer(0x1000, struct.pack(">hii", _LOCAL_QUORUM, 2, 1))
 READ_TIMEOUT: Final = Answer(0x1200, struct.pack(">hiib", _LOCAL_QUORUM, 1, 2, 0))
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from contextlib import closing, contextmanager
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import bson
 
@@ -21,6 +21,8 @@ ARTIFACT: Final = "de.bwaldvogel:mongo-java-server-memory-backend:1.47.0"
 _HEADER: Final = struct.Struct("<iiii")
 _OP_MSG: Final = 2013
 _HEARTBEATS: Final = ("hello", "ismaster")
+
+Said: TypeAlias = "Mapping[str, Any] | bytes | str | None"
 
 
 class MongoImitation:
@@ -57,8 +59,8 @@ def mongo_imitation() -> Iterator[MongoImitation]:
 class Door:
     """Passes messages on to a server; `answer` may say otherwise, by the command's name.
 
-    A document is answered instead of the server's. `CUT_BEFORE` and `CUT_AFTER` cut the connection
-    before or after the server has done the command.
+    A document, or its bytes, is answered instead of the server's. `CUT_BEFORE` and `CUT_AFTER` cut
+    the connection before or after the server has done the command.
     """
 
     CUT_BEFORE: Final = "cut before"
@@ -68,18 +70,18 @@ class Door:
         self._server = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
-        self.answer: Callable[[str, Mapping[str, Any]], Mapping[str, Any] | str | None] = _as_it_is
+        self.answer: Callable[[str, Mapping[str, Any]], Said] = _as_it_is
         self.seen: list[tuple[str, Mapping[str, Any]]] = []
         self._open: set[socket.socket] = set()
         self._lock = Lock()
         self._threads = [Thread(target=self._accept)]
         self._threads[0].start()
 
-    def next_time(self, command: str, *answers: Mapping[str, Any] | str) -> None:
+    def next_time(self, command: str, *answers: Said) -> None:
         """Give these answers to the next commands of the name, one to each."""
         left = list(answers)
 
-        def answer(name: str, _: Mapping[str, Any]) -> Mapping[str, Any] | str | None:
+        def answer(name: str, _: Mapping[str, Any]) -> Said:
             with self._lock:
                 return left.pop(0) if name == command and left else None
 
@@ -122,7 +124,7 @@ class Door:
 
     def _pass_on(self, message: bytes, client: socket.socket, server: socket.socket) -> bool:
         _, number, _, kind = _HEADER.unpack_from(message)
-        said: Mapping[str, Any] | str | None = None
+        said: Said = None
         if kind == _OP_MSG:
             command = bson.decode(message[21 : 21 + int.from_bytes(message[21:25], "little")])
             name = next(iter(command))
@@ -138,7 +140,8 @@ class Door:
                 return False
             client.sendall(answer)
         else:
-            body = b"\0\0\0\0\0" + bson.encode(said)
+            document = said if isinstance(said, bytes) else bson.encode(said)
+            body = b"\0\0\0\0\0" + document
             client.sendall(_HEADER.pack(16 + len(body), 0, number, _OP_MSG) + body)
         return True
 
