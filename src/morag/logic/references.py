@@ -32,7 +32,6 @@ from morag.model.names import split_full_name
 from morag.model.times import instant_text
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import RefObj
-from morag.persist.sizes import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +101,7 @@ class References:
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
     ) -> Ref:
         _check_not_internal(name)
-        check_name(self._persist, name)
+        self._persist.check_name(name)
         with self._lock:
             if self.find(name) is not None:
                 raise ReferenceAlreadyExists.named(_short(name))

@@ -12,6 +12,7 @@ from morag.backend.base import (
     UNIQUE_KIND,
     AppliesAtOnce,
     KeepsRefLog,
+    LimitsNames,
     PreviousPointer,
     RefSwap,
 )
@@ -215,6 +216,16 @@ class Persist:
         if swapped:
             self.append_log(log)
         return swapped
+
+    def check_name(self, name: str) -> None:
+        """Refuse the full name of a ref that the backend has no room for."""
+        if isinstance(self._backend, LimitsNames):
+            most = self._backend.most_name_characters
+            if len(name) > most:
+                raise BadRequest(
+                    f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/'"
+                    f" before it, is longer than the store allows ({most})"
+                )
 
     def moved(self, ref: Ref, pointer: ObjId) -> Ref:
         """The ref after it moved, remembering where it was for a while."""

@@ -1,4 +1,4 @@
-"""Sizes that fit the engine below: no object and no name outgrows what it can store."""
+"""Sizes that fit the engine below: no object outgrows what it can store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from morag.backend.base import LimitsNames, LimitsRows
-from morag.errors import BadRequest
+from morag.backend.base import LimitsRows
 
 if TYPE_CHECKING:
     from morag.backend.base import Backend
     from morag.config import Settings
-    from morag.persist.persist import Persist
 
 
 def fitted(settings: Settings, backend: Backend) -> Settings:
@@ -30,13 +28,3 @@ def fitted(settings: Settings, backend: Backend) -> Settings:
         max_incremental_index_bytes=min(settings.max_incremental_index_bytes, most // 2),
         max_index_segment_bytes=min(settings.max_index_segment_bytes, most // 2),
     )
-
-
-def check_name(persist: Persist, name: str) -> None:
-    """Refuse the full name of a ref that the backend has no room for."""
-    backend = persist._backend
-    if isinstance(backend, LimitsNames) and len(name) > backend.most_name_characters:
-        raise BadRequest(
-            f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/' before"
-            f" it, is longer than the store allows ({backend.most_name_characters})"
-        )
