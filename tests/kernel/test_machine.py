@@ -874,4 +874,4 @@ TestSQLite = SQLiteMachine.TestCase
 TestSQLite.settings = bounded(12)
 
 TestThorough = pytest.mark.long(ThoroughMachine.TestCase)
-TestThorough.settings = bounded(500, 50)
+TestThorough.settings = bounded(300, 50)

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.stores
 
 STEPS: Final = 20
 EXAMPLES: Final = {
-    "postgresql": 28,
-    "mariadb": 28,
-    "mongodb": 24,
-    "cassandra": 9,
-    "bigtable": 7,
-    "dynamodb": 3,
+    "postgresql": 14,
+    "mariadb": 14,
+    "mongodb": 12,
+    "cassandra": 4,
+    "bigtable": 3,
+    "dynamodb": 2,
 }
-"""By scheme, as many as each can do in about 40 s."""
+"""By scheme, as many as each can do in about 20 s."""
 
 
 def test_random_histories_are_as_the_model_says(new_repository: Callable[[], str]) -> None:
