@@ -600,14 +600,17 @@ def test_who_waits_behind_a_busy_store_need_not_find_out_alone(weak: bool) -> No
     store = Store(BusyBackend, weak, settings, Time().world())
     requests = [store.repo.commit_request("main", [put(f"{n}")], f"{n}") for n in range(3)]
     tickets = [Waiter(request) for request in requests]
-    plan = store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
+    plan = store.backend.plan = Upcoming(
+        {store.swap: [Fault.AFTER], "read_refs": [None, Fault.BEFORE]}
+    )
     lane = store.repo._lanes.lane("main")
     assert lane.join(tickets)
     lane.drive(tickets[0])
     assert plan.is_over
     told = [str(ticket.failure) for ticket in tickets]
     assert ["Nothing was changed" in text for text in told] == [False, True, True]
-    assert log_of(store.other(), "main") == []
+    assert ["Nobody knows" in text for text in told] == [True, False, False]
+    assert messages(store.other(), "main") == ["0"]
     assert store.repo.commit("main", [put("a")], "a").hash  # And the lane is free again.
 
 

@@ -114,8 +114,10 @@ class Lane:
         with self._lock:
             dismissed = list(self._waiting)
             self._waiting.clear()
+        # What nobody knows of those before is known of these.
+        said = failure.__cause__ if isinstance(failure.__cause__, StoreBusy) else failure
         for ticket in dismissed:
-            ticket.fail(type(failure)(f"{failure}. Nothing was changed"))
+            ticket.fail(type(failure)(f"{said}. Nothing was changed"))
             ticket.wake()
 
     def _hand_over(self) -> None:

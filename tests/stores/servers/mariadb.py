@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import count
-from signal import SIGKILL, SIGTERM
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any, Final
 
 import pymysql
@@ -46,7 +46,7 @@ class MariaDBServer:
         self._daemon.stop(SIGTERM)
 
     def crash(self) -> None:
-        self._daemon.stop(SIGKILL)
+        self._daemon.kill()
 
     def forget(self) -> None:
         self.stop()

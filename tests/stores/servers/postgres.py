@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from signal import SIGINT, SIGQUIT
+from signal import SIGINT
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -55,7 +55,7 @@ class PostgresServer:
 
     def crash(self) -> None:
         """All its processes end at once; it recovers when it starts again."""
-        self._daemon.stop(SIGQUIT)
+        self._daemon.kill()
 
     def forget(self) -> None:
         self.stop()
