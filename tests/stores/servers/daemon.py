@@ -109,7 +109,10 @@ def installed(program: str, package: str, places: Callable[[], Sequence[Path]] =
     found = _found(program, places)
     if found is None:
         install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+        if subprocess.run(install, check=False, stdout=subprocess.DEVNULL).returncode:
+            # On a fresh machine apt does not know yet which packages there are.
+            subprocess.run(["apt-get", "update", "-q"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
         found = _found(program, places)
     if found is None:
         raise RuntimeError(f"the package {package} did not bring {program}")
