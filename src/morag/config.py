@@ -58,9 +58,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     commit_retries: int | None = None
     """After how many retries it gives up; None sets no number."""
     retry_sleep_lower_ms: int = 5
-    """The shortest pause before the second retry, which doubles; the first comes at once."""
+    """The shortest pause before a retry; it doubles. After a lost race the first comes at once."""
     retry_sleep_upper_ms: int = 25
-    """The longest pause before the second retry, which doubles."""
+    """The longest pause before a retry, which doubles; after a lost race it is 40 at the most."""
     retry_sleep_max_ms: int = 250
     """What neither pause grows beyond."""
 

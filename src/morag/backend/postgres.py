@@ -16,7 +16,7 @@ from morag.backend.sql_remote import RemoteSqlBackend, in_order, restarting
 from morag.errors import StoreCannotWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.backend.base import LogRow, ObjId, RefSwap, Row
     from morag.backend.postgres_opening import Dialect, TimedConnection
@@ -167,15 +167,11 @@ class PostgresBackend(RemoteSqlBackend):
         if rows:
             self._change((f"{_LOG} ON CONFLICT DO NOTHING", _log_columns(repo, rows)))
 
-    def _find(self, what: Keyed, repo: str, keys: Sequence[object]) -> Records:
+    def _look_ups(self, what: Keyed, repo: str, keys: Sequence[Any]) -> Iterator[Statement]:
         text = _found_by_key(what)
-        array: Callable[[Sequence[Any]], bytes] = (
-            TextArray.of if what is sql.REFS else BytesArray.of
-        )
-        found: list[Sequence[Any]] = []
-        for at in range(0, len(keys), sql.AT_ONCE):
-            found += self._select((text, (array(keys[at : at + sql.AT_ONCE]), repo)))
-        return found
+        array = TextArray if what is sql.REFS else BytesArray
+        for some in sql.chunks(keys):
+            yield text, (array.of(some), repo)
 
     def _select_page(self, statement: Statement) -> Records:
         return self._read(lambda: self._run(statement, SCAN_FACTOR)[0])

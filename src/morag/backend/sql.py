@@ -62,19 +62,19 @@ IDS: Final = Keyed("objs2", "obj_id", "obj_id")
 
 
 def select(what: Keyed, repo: str, keys: Sequence[object]) -> Iterator[Statement]:
-    for some in _chunks(keys):
+    for some in chunks(keys):
         where = f"repo = ? AND {one_of(what.key, some)}"
         yield f"SELECT {what.columns} FROM {what.table} WHERE {where}", (repo, *some)
 
 
 def refresh_rows(repo: str, ids: Sequence[ObjId], micros: int) -> Iterator[Statement]:
-    for some in _chunks(ids):
+    for some in chunks(ids):
         where = f"repo = ? AND {one_of('obj_id', some)}"
         yield f"UPDATE objs2 SET obj_ref = ? WHERE {where}", (micros, repo, *some)
 
 
 def delete_rows(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
-    for some in _chunks(ids):
+    for some in chunks(ids):
         yield f"DELETE FROM objs2 WHERE repo = ? AND {one_of('obj_id', some)}", (repo, *some)
 
 
@@ -194,6 +194,6 @@ def _same_ref(repo: str, ref: Ref) -> Statement:
     return f"{same} AND ext_info = ?", (*args, ref.extended_info)
 
 
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     for at in range(0, len(values), AT_ONCE):
         yield values[at : at + AT_ONCE]

@@ -60,7 +60,11 @@ class SqlBackend(ABC):
         return [sql.to_log_row(r) for r in self._select(sql.select_log(repo, before, limit))]
 
     def _find(self, what: Keyed, repo: str, keys: Sequence[object]) -> Records:
-        return [r for statement in sql.select(what, repo, keys) for r in self._select(statement)]
+        statements = self._look_ups(what, repo, keys)
+        return [record for statement in statements for record in self._select(statement)]
+
+    def _look_ups(self, what: Keyed, repo: str, keys: Sequence[object]) -> Iterator[Statement]:
+        return sql.select(what, repo, keys)
 
     def _select_page(self, statement: Statement) -> Records:
         """As `_select`, but a page may look at many more records than it finds."""

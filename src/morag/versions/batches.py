@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from morag.backend.base import ObjId, Ref, Row
     from morag.logic.references import References
-    from morag.logic.reflog import RefLog, RefOperation
+    from morag.logic.reflog import RefLog
     from morag.logic.retry import Retries
     from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
     from morag.versions.known_heads import KnownHeads
+    from morag.versions.tickets import Request
     from morag.versions.world import World
 
 
@@ -45,16 +46,15 @@ class BatchWriter:
 
     def write(self, branch: str, batch: Sequence[Ticket]) -> None:
         """Settle every ticket of the batch."""
-        courtesy = self._heads.courtesy_seconds(
-            full_name("BRANCH", branch), self._world.monotonic()
-        )
+        name = full_name("BRANCH", branch)
+        courtesy = self._heads.courtesy_seconds(name, self._world.monotonic())
         if courtesy:
             self._world.sleep(courtesy)
         tries = _Tries()
         try:
             for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
                 try:
-                    if self._attempt(branch, batch, tries):
+                    if self._attempt(name, batch, tries):
                         return
                 except UniqueTaken as taken:
                     tries.claims -= taken.ids
@@ -69,19 +69,18 @@ class BatchWriter:
                 ) from busy
             raise
 
-    def _attempt(self, branch: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
+    def _attempt(self, name: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
         """On the head as we left it, if we did; and where that is not it, on the one in the store.
 
         False if another server moved the reference meanwhile.
         """
-        name = full_name("BRANCH", branch)
         tries.began = self._world.monotonic()
         known = self._heads.take(name)
         if known is not None and self._write_once(known, batch, tries, is_sure=False):
             return True
         ref = self._references.find(name)
         if ref is None:
-            raise self._no_such_branch(branch, batch[0].request.operation)
+            raise self._no_such_branch(batch[0].request)
         if known is not None and ref.pointer != known.pointer:
             self._heads.lost(name)
         if self._write_once(ref, batch, tries, is_sure=True):
@@ -89,10 +88,11 @@ class BatchWriter:
         self._heads.lost(name)
         return False
 
-    def _no_such_branch(self, name: str, operation: RefOperation) -> MoragError:
-        if self._references.find(full_name("TAG", name)) is not None:
-            return BadRequest(f"Reference to {operation.value.lower()} into must be a branch.")
-        return ReferenceNotFound.named(name)
+    def _no_such_branch(self, request: Request) -> MoragError:
+        if self._references.find(full_name("TAG", request.branch)) is not None:
+            verb = request.operation.value.lower()
+            return BadRequest(f"Reference to {verb} into must be a branch.")
+        return ReferenceNotFound.named(request.branch)
 
     def _write_once(
         self, ref: Ref, batch: Sequence[Ticket], tries: _Tries, *, is_sure: bool
