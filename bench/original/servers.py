@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from bench.original.generator import Address
 from tests.original.server import jar, rocksdb
+from tests.processes import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,11 +82,11 @@ class Server(Struct):
 
     def resident_bytes(self) -> int:
         """Of the process and all that it started."""
-        return sum(_resident_bytes(pid) for pid in _tree(self.pid))
+        return sum(_resident_bytes(pid) for pid in tree(self.pid))
 
     def cpu_seconds(self) -> float:
         """Used so far by the process and all that it started."""
-        return sum(_cpu_seconds(pid) for pid in _tree(self.pid))
+        return sum(_cpu_seconds(pid) for pid in tree(self.pid))
 
 
 @contextmanager
@@ -166,13 +167,6 @@ def _await_answer(process: subprocess.Popen[bytes], address: Address, end: float
             connection.close()
         sleep(_POLL_SECONDS)
     raise TimeoutError(f"the server did not answer within {_START_SECONDS} s")
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in children.read_text().split():
-            yield from _tree(int(child))
 
 
 def _resident_bytes(pid: int) -> int:

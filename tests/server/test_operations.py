@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.processes import children
 from tests.server.far import far_url, install
 from tests.server.talking import GET_MAIN, read_all, read_answer
 from tests.serving import Answer, Served, run
@@ -215,8 +216,8 @@ def test_workers_are_replaced_one_by_one_on_sighup(tmp_path: Path) -> None:
 def children_of(pid: int) -> list[int]:
     """The workers that live; the process that looks after resources does not count."""
     found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    for child in children(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(int(child))
+                found.append(child)
     return found

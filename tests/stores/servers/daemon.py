@@ -14,8 +14,10 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.processes import children
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from signal import Signals
 
 _START_SECONDS: Final = 60
@@ -80,7 +82,7 @@ class Daemon:
         process, self._process = self._process, None
         if process is None:
             return
-        started = [int(child) for child in _children(process.pid)]
+        started = list(children(process.pid))
         process.kill()
         for pid in started:
             with suppress(ProcessLookupError):
@@ -97,11 +99,6 @@ class Daemon:
     def _end_of_output(self) -> str:
         lines = (self.directory / "output").read_text(errors="replace").splitlines()
         return "\n".join(lines[-_SHOWN_LINES:])
-
-
-def _children(pid: int) -> Iterator[str]:
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        yield from children.read_text().split()
 
 
 def installed(program: str, package: str, places: Callable[[], Sequence[Path]] = tuple) -> Path:
