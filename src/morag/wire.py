@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+UNREADABLE: Final = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
+"""What decoding raises on bytes that are not what they should be, whichever decoder it is.
+
+Decoders of stored bytes touch nothing else, so that each of these means: the bytes are damaged.
+Where msgspec decodes, its `MsgspecError` comes on top.
+"""
+
 VARINT: Final = 0
 BYTES: Final = 2
 _U64: Final = (1 << 64) - 1

@@ -1,4 +1,4 @@
-"""A database that the original server wrote, and what its REST API said about it.
+"""A database that Nessie wrote, and what its REST API said about it.
 
 Index sizes were forced small there (1300 bytes, segments of 2600 bytes, two inlined stripes, eight
 parents), so that a few hundred commits show every shape an index can have.

@@ -1,4 +1,4 @@
-"""Configs are stored as the original stored them: the same objects, ids and bytes."""
+"""Configs are stored as Nessie stored them: the same objects, ids and bytes."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Content is stored as the original stores it, and read as it was stored."""
+"""Content is stored as Nessie stores it, and read as it was stored."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from morag.errors import BadRequest, RepositoryCorrupt
@@ -20,10 +19,12 @@ from morag.model.content import (
     IcebergView,
     Namespace,
 )
+from morag.persist.codec import decode, encode
 from morag.persist.objects import Value
 from morag.versions.contents import content_of_value, value_of_content
 from morag.wire import bytes_field, int_field, text_field
 from tests.format import golden
+from tests.format.damaging import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,11 +168,33 @@ VALUES = [value_of_content(c) for c in (TABLE, Namespace(id=ID, properties={"a":
     st.integers(0, 100),
 )
 @example(VALUES[0], [], 3)
-def test_damaged_bytes_are_reported_as_damage(
+def test_damaged_bytes_are_content_or_damage_and_nothing_else(
     value: Value, hits: Sequence[tuple[int, int]], size: int
 ) -> None:
+    """Where another content can be read: that its object is damaged shows by the object's id."""
     data = bytearray(value.data)
     for at, byte in hits:
         data[at % len(data)] = byte
-    with suppress(RepositoryCorrupt):
-        content_of_value(Value(ID, value.payload, bytes(data[:size])))
+    damaged = Value(ID, value.payload, bytes(data[:size]))
+    try:
+        content = content_of_value(damaged)
+    except RepositoryCorrupt as error:
+        event("reported")
+        assert ID in str(error)
+    else:
+        event("read")
+        assert isinstance(content, Content)
+        assert value_of_content(content).payload == value.payload
+
+
+@given(
+    st.sampled_from(VALUES),
+    st.lists(st.tuples(st.integers(0, 150), st.integers(1, 255)), min_size=1, max_size=3),
+    st.none() | st.integers(0, 150),
+)
+def test_damage_to_a_value_object_is_reported_with_its_id(
+    value: Value, hits: Sequence[tuple[int, int]], size: int | None
+) -> None:
+    row = damaged(encode(value), hits, size)
+    with pytest.raises(RepositoryCorrupt, match=value.id.hex()):
+        decode(row)

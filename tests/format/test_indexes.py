@@ -1,4 +1,4 @@
-"""Indexes of the original: the same bytes, whether spliced, built or grown."""
+"""Indexes of Nessie: the same bytes, whether spliced, built or grown."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_index_grows_to_the_bytes_of_the_original_while_nothing_spills() -> N
         assert not new.objects
         assert (new.reference_index, new.stripes) == inherited
         if len(new.incremental) > 1300:
-            # Here the original spilled, and kept what the commit itself did.
+            # Here Nessie spilled, and kept what the commit itself did.
             spilled += 1
             assert Segment.build(operations).serialize() == commit.incremental
         else:

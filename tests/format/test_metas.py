@@ -1,4 +1,4 @@
-"""Commit metadata becomes the headers that the original would store, and back."""
+"""Commit metadata becomes the headers that Nessie would store, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we read from the original's rows is what its own REST API answered."""
+"""What we read from Nessie's rows is what its own REST API answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the original decode, encode to the same bytes, and have the ids that we compute."""
+"""Rows of Nessie decode, encode to the same bytes, and have the ids that we compute."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_object_encodes_to_the_same_bytes() -> None:
 
 def test_every_id_is_the_hash_of_its_object() -> None:
     for id, obj in golden.objects().items():
-        if not isinstance(obj, Commit | IndexSegments):  # These two are told their id.
+        if not isinstance(obj, Commit | IndexSegments):  # These two are made with their id.
             assert obj.id == id
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from morag.backend.base import ObjId
 from morag.errors import RepositoryCorrupt
+from morag.index.directory import segment_of
 from morag.index.keys import KeyRange, key_text, store_key, text_key
 from morag.index.ops import ADD, make_op
 from morag.index.segment import EMPTY, Change, Segment
 from morag.model.keys import ContentKey
+from morag.persist.codec import decode, encode
+from morag.persist.objects import Index
+from morag.wire import UNREADABLE, read_varint
+from tests.format.damaging import damaged
 from tests.index.strategies import ENTRIES, KEYS, OPS, POOL, op_of
 
 Model = dict[bytes, bytes]
@@ -145,26 +148,50 @@ SOUND = [
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     st.integers(0, 500),
 )
-def test_damaged_bytes_are_reported_as_damage(
+def test_damaged_bytes_are_refused_or_read_to_the_last(
     data: bytes, hits: list[tuple[int, int]], size: int
 ) -> None:
+    """An index alone has no checksum; that its object is damaged shows by the id of that."""
     damaged = bytearray(data)
     for at, byte in hits:
         damaged[at % len(damaged)] = byte
-    with suppress(RepositoryCorrupt):
-        segment = Segment.decode(bytes(damaged[:size]))
-        # What could be read can be used.
-        for key in segment.keys:
-            assert key.endswith(b"\0\0")
-            key_text(key)
-        assert all(op[1] < 128 for op in segment.ops)
+    refused_or_read_to_the_last(bytes(damaged[:size]))
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_reported_as_damage(data: bytes) -> None:
+def test_random_bytes_are_refused_or_read_to_the_last(data: bytes) -> None:
     for prefix in (b"", b"\x01", b"\x02\x01", b"\x02\x02a\0\0" + op_of(1)):
-        with suppress(RepositoryCorrupt):
-            Segment.decode(prefix + data)
+        refused_or_read_to_the_last(prefix + data)
+
+
+def refused_or_read_to_the_last(data: bytes) -> None:
+    """Nothing is skipped, and what could be read can be used."""
+    try:
+        segment = Segment.decode(data)
+    except UNREADABLE:
+        event("refused")
+        return
+    event("read")
+    at = 1 if data[0] == 1 else read_varint(data, 1)[1]
+    assert data[at:] == segment.data
+    assert data[0] == 1 or read_varint(data, 1)[0] == len(segment)
+    for key in segment.keys:
+        assert key.endswith(b"\0\0")
+        key_text(key)
+    assert all(op[1] < 128 for op in segment.ops)
+
+
+@given(
+    st.sampled_from([segment.serialize() for segment in SOUND]),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), min_size=1, max_size=3),
+    st.none() | st.integers(0, 500),
+)
+def test_damage_to_an_index_object_is_reported_with_its_id(
+    data: bytes, hits: list[tuple[int, int]], size: int | None
+) -> None:
+    row = damaged(encode(Index(data)), hits, size)
+    with pytest.raises(RepositoryCorrupt, match=row.id.hex()):
+        decode(row)
 
 
 ONE = b"a\0\0" + op_of(1)
@@ -191,5 +218,8 @@ LONG = make_op(ADD, 1, ObjId(b"odd"), bytes(16))
     ],
 )
 def test_damage_is_explained(data: bytes, reason: str) -> None:
-    with pytest.raises(RepositoryCorrupt, match=reason):
+    with pytest.raises(UNREADABLE, match=reason):
         Segment.decode(data)
+    index = Index(data)
+    with pytest.raises(RepositoryCorrupt, match=f"{index.id.hex()}.*{reason}"):
+        segment_of(index)

@@ -1,4 +1,4 @@
-"""Header orders that the original server stored, and what must hold for all others."""
+"""Header orders that Nessie stored, and what must hold for all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from morag.persist.header_order import java_header_order
+from morag.persist import header_order
+from morag.persist.header_order import java_header_order, orders_before_rewrites
 
 RECORDED: list[dict[str, list[str]]] = json.loads(
     (Path(__file__).parent.parent / "data" / "header-orders.json").read_text(encoding="utf-8")
@@ -31,19 +32,21 @@ def test_every_header_is_stored_once(names: list[str]) -> None:
     assert sorted(java_header_order(names)) == sorted(names)
 
 
-@given(NAMES)
-def test_the_order_is_that_of_a_copied_hash_map(names: list[str]) -> None:
+@given(NAMES, st.booleans())
+def test_the_order_is_that_of_a_copied_hash_map(names: list[str], before_jdk_19: bool) -> None:
     """A map that really grows, one header at a time, where the code computes the final size."""
     buckets: list[list[str]] = [[] for _ in range(16)]
     for count, name in enumerate(names):
         if count > len(buckets) * 3 // 4:
             buckets = rehashed(buckets, 2 * len(buckets))
         buckets[java_hash(name) % len(buckets)].insert(0, name)
-    size = next(2**n for n in range(9) if 2**n >= math.ceil(len(names) / 0.75))
+    least = int(len(names) / 0.75 + 1) if before_jdk_19 else math.ceil(len(names) / 0.75)
+    size = next(2**n for n in range(9) if 2**n >= least)
     copy = rehashed(buckets, size)
     # Java also grows a map, or turns a bucket into a tree, when eight names meet in one bucket.
     assume(all(len(bucket) < 8 for bucket in buckets + copy))
-    assert java_header_order(names) == [name for bucket in copy for name in bucket]
+    order = java_header_order(names, before_jdk_19=before_jdk_19)
+    assert order == [name for bucket in copy for name in bucket]
 
 
 def rehashed(buckets: list[list[str]], size: int) -> list[list[str]]:
@@ -66,6 +69,39 @@ def test_of_two_names_with_one_hash_the_later_comes_first() -> None:
     assert java_header_order(["BB", "Aa"]) == ["Aa", "BB"]
 
 
+# Printed by Java: JDK 17 and JDK 25, for headers that were added in the first order.
+JDK_17_AND_25 = [
+    (
+        "application-type x-3 x-8",
+        "x-8 application-type x-3",
+        "application-type x-8 x-3",
+    ),
+    (
+        "_signed-off-by x-9 x-13 x-5 x-16 _commit-time",
+        "x-13 x-5 x-9 _signed-off-by _commit-time x-16",
+        "x-13 x-5 _signed-off-by x-9 _commit-time x-16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("added", "before", "since"), JDK_17_AND_25)
+def test_jdks_before_19_made_larger_copies(added: str, before: str, since: str) -> None:
+    assert java_header_order(added.split(), before_jdk_19=True) == before.split()
+    assert java_header_order(added.split()) == since.split()
+
+
+@given(NAMES, st.booleans(), st.integers(0, 4))
+@example([f"x-{n}" for n in range(12)], False, 1)
+@example([f"x-{n}" for n in range(12)], True, 2)
+def test_the_order_before_rewrites_is_among_those_that_are_tried(
+    names: list[str], before_jdk_19: bool, rewrites: int
+) -> None:
+    written = order = java_header_order(names, before_jdk_19=before_jdk_19)
+    for _ in range(rewrites):
+        order = java_header_order(order)
+    assert tuple(written) in orders_before_rewrites(order)
+
+
 def test_a_caller_may_change_the_list_it_got() -> None:
     java_header_order(["date", "author"]).clear()
     assert sorted(java_header_order(["date", "author"])) == ["author", "date"]
@@ -74,3 +110,13 @@ def test_a_caller_may_change_the_list_it_got() -> None:
 def test_a_repeated_name_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="repeat"):
         java_header_order(["author", "author"])
+
+
+@pytest.mark.parametrize(
+    "names", [[f"x-{n}" for n in range(1000)], ["x" * 2000, "y"]], ids=["many", "long"]
+)
+def test_unusual_names_are_not_remembered(names: list[str]) -> None:
+    """A client could fill the memory with them."""
+    before = header_order._remembered.cache_info().currsize
+    assert sorted(java_header_order(names)) == sorted(names)
+    assert header_order._remembered.cache_info().currsize == before

@@ -1,6 +1,7 @@
 """A process that commits as fast as it can and tells, line by line, what was acknowledged.
 
-    python -m tests.safety.committer URL NAME [--threads N] [--commits N] [--references] [--each]
+    python -m tests.safety.committer URL NAME [--threads N] [--commits N] [--bytes N] [--references]
+                                     [--each]
 
 It writes `ready`, and then for each thing it does `try WHAT` before and `done WHAT HASH` after. A
 line is one write to the pipe, so a killed process leaves no half line that looks like a whole one.
@@ -15,10 +16,13 @@ from itertools import count
 from threading import Barrier
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import morag
 from morag.config import Settings
 from morag.model.meta import CommitMeta
-from tests.safety.sound import key, put
+from morag.model.operations import Put
+from tests.safety.sound import key, put, table
 
 if TYPE_CHECKING:
     from morag.versions.repository import Repository
@@ -36,13 +40,15 @@ def commit_message(name: str) -> str:
     return f"<{name}> <{name}> <{name}>"
 
 
-def commit(repo: Repository, branch: str, me: str, commits: int | None) -> None:
+def commit(repo: Repository, branch: str, me: str, commits: int | None, more_bytes: int) -> None:
     """Create a few keys, then update them, over and over."""
     ids: dict[int, str] = {}
     for n in count() if commits is None else range(commits):
         name, slot = f"{me}-{n}", n % KEYS
         say("try", name)
-        operation = put(f"{me}-{slot}", n, ids.get(slot))
+        content = table(n, ids.get(slot))
+        content = replace(content, metadata_location=content.metadata_location + more_bytes * "x")
+        operation = Put(key(f"{me}-{slot}"), content)
         result = repo.commit(branch, [operation], commit_message(name))
         say("done", name, result.hash)
         if slot not in ids:
@@ -73,6 +79,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--commits", type=int)
+    parser.add_argument("--bytes", type=int, default=0, help="make each commit so much larger")
     parser.add_argument("--references", action="store_true")
     parser.add_argument("--each", action="store_true", help="give each thread its own branch")
     args = parser.parse_args()
@@ -87,7 +94,7 @@ def main() -> None:
 
         def work(name: str) -> None:
             together.wait()
-            commit(repo, branches[name], name, args.commits)
+            commit(repo, branches[name], name, args.commits, args.bytes)
 
         say("ready")
         working = [pool.submit(work, name) for name in names]

@@ -318,8 +318,8 @@ COSTS: dict[str, tuple[str, str]] = {
         "2 commits in 2; wrote 2 commits in 1",
     ),
     "create a branch": (
-        "7 refs, 2 commits in 8; wrote 1 commit, 1 ref object in 2",
-        "7 refs in 6; wrote 1 commit, 1 ref object in 2",
+        "8 refs, 2 commits in 9; wrote 1 commit, 1 ref object in 2",
+        "8 refs in 7; wrote 1 commit, 1 ref object in 2",
     ),
     "delete a branch": (
         "4 refs, 1 commit, 1 ref object in 5; wrote 1 commit in 3",

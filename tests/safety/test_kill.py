@@ -51,8 +51,8 @@ class Told(Struct):
         return names
 
 
-def run_and_kill(url: str, name: str, after_seconds: float) -> Told:
-    command = [sys.executable, "-m", "tests.safety.committer", url, name, "--references"]
+def run_and_kill(url: str, name: str, after_seconds: float, *options: str) -> Told:
+    command = [sys.executable, "-m", "tests.safety.committer", url, name, *options]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=child_environment())
     assert child.stdout is not None
     with child.stdout as out:
@@ -78,7 +78,7 @@ def kill_again_and_again(url: str, rounds: int, seed: int) -> None:
     random = Random(seed)
     told = Told(set(), {})
     for round in range(rounds):
-        one = run_and_kill(url, f"r{round}", random.uniform(0.0, 0.35))
+        one = run_and_kill(url, f"r{round}", random.uniform(0.0, 0.35), "--references")
         told.tried |= one.tried
         told.done |= one.done
         with morag.open(url) as repo:

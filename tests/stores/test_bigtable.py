@@ -365,11 +365,11 @@ def test_the_others_end_before_a_failure_is_told(before: Door, through: FullBack
 
 
 def test_no_answer_in_time_is_told(project: str, before: Door) -> None:
-    address = (
-        f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}&timeout_seconds=0.000001"
-    )
+    before.never_answer("GetTable")
+    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}&timeout_seconds=0.2"
     with pytest.raises(StoreBusy, match="in time"):
         open_backend(address)
+    assert before.seen == ["GetTable"]
 
 
 def test_a_bigtable_that_is_down_is_told_and_found_again(project: str) -> None:

@@ -41,8 +41,8 @@ class Ref(Struct, frozen=True, gc=False):
 class Row(Struct, frozen=True, gc=False):
     """A stored object.
 
-    `data` is the original's ObjProto without its last field, `referenced`: each engine keeps that
-    time where the original keeps it. Two rows with one id hold the same object, so a row is never
+    `data` is Nessie's ObjProto without its last field, `referenced`: each engine keeps that time
+    where Nessie keeps it. Two rows with one id hold the same object, so a row is never
     edited; only custom kinds carry a `version` and may be swapped.
     """
 
@@ -128,7 +128,7 @@ class Backend(Protocol):
     writes objects first and swaps a ref last, so a crash leaves garbage, never a dangling pointer.
     What returned is durable. Errors of the database itself pass through unchanged, and then the
     outcome is unknown: it may or may not have been applied. Two kinds get a name, because callers
-    treat them otherwise: `StoreBusy` is tried again, `StoreCannotWrite` is told to operators.
+    treat them otherwise: `StoreBusy` is tried again, `StoreCannotWrite` is reported to operators.
     """
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]: ...
@@ -182,7 +182,7 @@ class AppliesAtOnce(Protocol):
 
         Nothing is written if the swap's expectation does not hold or if a row of kind
         `UNIQUE_KIND` is stored already. Either way `new` then names those unique rows that would
-        have been new, so that a lost race and a taken value can be told apart.
+        have been new, which tells a lost race from a taken value.
         """
         ...
 
@@ -192,13 +192,17 @@ class TellsWhetherItWrites(Protocol):
     """A backend that can come to refuse writes while it still reads, as when its disk is full."""
 
     def check_writable(self) -> None:
-        """Raise `StoreCannotWrite` as long as writes fail. Costs nothing while they do not."""
+        """Raise `StoreCannotWrite` as long as writes fail.
+
+        Readiness probes call it as often as they like, so it costs little while writes succeed, and
+        never keeps writers waiting.
+        """
         ...
 
 
 @runtime_checkable
 class KeepsRefLog(Protocol):
-    """A backend that keeps the ref-log, in a place where the original does not look."""
+    """A backend that keeps the ref-log, in a place where Nessie does not look."""
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None: ...
 

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from google.cloud.bigtable_v2.types import Mutation, RowFilter, ValueRange
 
 from morag.backend.base import LogRow, ObjId, Row
-from morag.backend.protos import NEVER_REFERENCED, decode_ref, decode_row, encode_ref
-from morag.errors import RepositoryCorrupt
+from morag.backend.protos import (
+    NEVER_REFERENCED,
+    damaged_row,
+    decode_ref,
+    decode_row,
+    encode_ref,
+)
 
 if TYPE_CHECKING:
     from morag.backend.base import Ref
@@ -108,7 +113,7 @@ def to_row(id: ObjId, cells: Cells) -> Row | None:
         micros = int(cells.get(_REFERENCED, b"0"))
         version = cells[_VERSION].decode() if _VERSION in cells else None
     except ValueError as error:
-        raise RepositoryCorrupt(f"The stored object {id.hex()} is damaged") from error
+        raise damaged_row(id) from error
     return Row(id, row.kind, row.data, version, micros)
 
 

@@ -114,7 +114,7 @@ def to_row(repo: str, item: Item) -> Row:
     try:
         id, kind = ObjId(bytes.fromhex(text)), item["y"]["S"]
     except (ValueError, KeyError) as error:
-        raise RepositoryCorrupt(f"The stored object {text} is damaged") from error
+        raise RepositoryCorrupt.found(f"Object {text}", "is damaged") from error
     data = without_referenced(id, _bytes(item, "v") or b"")
     return Row(id, kind, data, item.get("V", {}).get("S"), _micros(item, "z"))
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from morag.backend.base import ObjId, PreviousPointer, Ref, Row
 from morag.errors import RepositoryCorrupt
 from morag.wire import (
+    UNREADABLE,
     bytes_field,
     fields,
     int_field,
@@ -65,7 +66,7 @@ def decode_ref(data: bytes, name: str = "") -> Ref:
         return known
     try:
         ref = _ref(data)
-    except (IndexError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged_ref(name) from error
     return _refs.remember(data, ref)
 
@@ -93,14 +94,14 @@ def decode_previous(column: bytes | None, name: str = "") -> tuple[PreviousPoint
                 raise ValueError("the column is cut short")
             previous.append(_previous_pointer(column[at : at + size]))
             at += size
-    except (IndexError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged_ref(name) from error
     return _columns.remember(column, tuple(previous))
 
 
 def damaged_ref(name: str) -> RepositoryCorrupt:
     which = f"The stored reference '{name}'" if name else "A stored reference"
-    return RepositoryCorrupt(f"{which} is damaged; restore the store from a backup")
+    return RepositoryCorrupt.found(which, "is damaged")
 
 
 def encode_row(row: Row) -> bytes:
@@ -119,8 +120,8 @@ def decode_row(id: ObjId, message: bytes) -> Row:
         micros = _micros(message[end + 1 :]) if end < len(message) else 0
         if kind is None:
             kind, data, version = _custom(message[at:end], data)
-    except (IndexError, ValueError) as error:
-        raise _damaged(id) from error
+    except UNREADABLE as error:
+        raise damaged_row(id) from error
     return Row(id, kind, data, version, micros)
 
 
@@ -208,10 +209,10 @@ def _inner(id: ObjId, message: bytes) -> tuple[int, int]:
     """Where the object inside the message starts and ends. `referenced` comes after it."""
     try:
         size, at = read_varint(message, 1)
-    except (IndexError, ValueError) as error:
-        raise _damaged(id) from error
+    except UNREADABLE as error:
+        raise damaged_row(id) from error
     if at + size > len(message):
-        raise _damaged(id)
+        raise damaged_row(id)
     return at, at + size
 
 
@@ -230,8 +231,8 @@ def _custom(inner: bytes, data: bytes) -> tuple[str, bytes, str | None]:
     return kind, bytes_field(_CUSTOM_FIELD, b"".join(rest)), version
 
 
-def _damaged(id: ObjId) -> RepositoryCorrupt:
-    return RepositoryCorrupt(f"The stored object {id.hex()} is damaged")
+def damaged_row(id: ObjId) -> RepositoryCorrupt:
+    return RepositoryCorrupt.object(id, "is damaged")
 
 
 def _field(number: int, value: int | bytes) -> bytes:

@@ -1,45 +1,51 @@
-"""One RocksDB directory, in the original's own layout: the store of a single server."""
+"""One RocksDB directory, in Nessie's layout: the store of a single server."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
-from itertools import islice, takewhile
-from pathlib import Path
+from itertools import islice
 from threading import Condition, Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch
+from rocksdict import ColumnFamily, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
+from morag.backend.lost_files import keep_until_exit, lost_words, real_path
 from morag.backend.prefixes import after, is_row_id, log_prefix_of, prefix_of, row_key
 from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row, refreshed
-from morag.backend.rocksdb_opening import REFS, ROWS, open_database, open_secondary
+from morag.backend.rocksdb_errors import write_failure
+from morag.backend.rocksdb_opening import REFS, ROWS, open_database
+from morag.backend.rocksdb_reading import FEW, RocksDBReads
+from morag.backend.rocksdb_secondary import open_secondary
 from morag.backend.slices import id_range
 from morag.errors import StoreCannotWrite, StoreLocked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from morag.backend.base import RefSwap, Slice
+    from morag.backend.rocksdb_files import RocksDBFiles
+    from morag.backend.rocksdb_synced import SyncedNote
     from morag.backend.urls import StoreUrl
 
-# The ref-log lives in the column family `default`, which the original opens and never touches.
+# The ref-log lives in the column family `default`, which Nessie opens and never touches.
 
-SCAN_AT_ONCE: Final = 500
 DELETE_AT_ONCE: Final = 10_000
-FEW: Final = 16
-_IO_ERROR: Final = "IO error"  # How RocksDB begins what it says of the disk.
 
 _log = logging.getLogger(__name__)
 
 
 def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
-    url.check_options(frozenset({"sync"}))
-    directory = url.path("for example rocksdb:./data")
-    return RocksDBBackend(directory, sync=url.flag("sync", default=True), read_only=url.read_only)
+    url.check_options(frozenset({"sync", "accept_loss"}))
+    return RocksDBBackend(
+        url.path("for example rocksdb:./data"),
+        sync=url.flag("sync", default=True),
+        read_only=url.read_only,
+        accept_loss=url.flag("accept_loss", default=False),
+    )
 
 
 class RocksDBBackend:
@@ -56,31 +62,43 @@ class RocksDBBackend:
     waits for that.
 
     Once a sync has failed, one that succeeds proves nothing: every write is refused from then on.
-    After a write that failed, RocksDB itself refuses all others. If the disk was full and no longer
-    is, it recovers by itself after some seconds, which the next write shows.
+    The same goes for files that are gone. After a write that failed, RocksDB itself refuses all
+    others. If the disk was full and no longer is, it recovers by itself after some seconds, which
+    the next write shows.
     """
 
     is_private: Final = True
 
-    def __init__(self, path: Path | str, sync: bool = True, read_only: bool = False) -> None:
-        self._path = Path(path)
+    def __init__(
+        self,
+        path: Path | str,
+        sync: bool = True,
+        read_only: bool = False,
+        accept_loss: bool = False,
+    ) -> None:
+        self._path = real_path(path)
+        self._read = RocksDBReads(self._path)
         self._process = os.getpid()
         self._notes: TemporaryDirectory[str] | None = None
+        self._files: RocksDBFiles | None = None
+        self._note: SyncedNote | None = None
         if read_only:
             self._db, self._notes = open_secondary(self._path)
         else:
-            self._db = open_database(self._path)
+            self._db, self._files, self._note = open_database(self._path, accept_loss=accept_loss)
+            self._note.write(self._db.latest_sequence_number())  # All of it is in tables now.
         self._refs = self._db.get_column_family(REFS)
         self._rows = self._db.get_column_family(ROWS)
         self._in_refs = self._db.get_column_family_handle(REFS)
         self._in_rows = self._db.get_column_family_handle(ROWS)
         self._sync = sync
+        self._looking = Lock()  # Held while files are looked for; taken before `_turn`.
         self._turn = Condition(Lock())  # Guards everything below, and every decision to write.
         # Of refs whose newest value is not: the number of the write, and the value before it.
         self._durable: dict[bytes, tuple[int, bytes | None]] = {}
         self._written = self._synced = 0
         self._syncing = self._closed = False
-        self._sync_error: Exception | None = None
+        self._refusal = ""  # Why all writes are refused until the store is reopened, if they are.
         self._write_error: Exception | None = None  # Of the newest write, if it failed.
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
@@ -88,7 +106,7 @@ class RocksDBBackend:
         for name in names:
             key = prefix + name.encode()
             # In this order: a value that is not durable yet was announced before it was written.
-            newest = self._refs.get(key)
+            newest = self._read.one(self._refs, key)
             _, value = self._durable.get(key, (0, newest))
             # The key of `b:x` in repository `a` is that of `x` in `a:b`; the name inside tells.
             if value is not None and (ref := decode_ref(value, name)).name == name:
@@ -115,8 +133,8 @@ class RocksDBBackend:
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         key, batch = row_key(prefix_of(repo), expected.id), WriteBatch(raw_mode=True)
         with self._turn:
-            self._check_syncs()
-            message = self._rows.get(key)
+            self._check_refusal()
+            message = self._read.one(self._rows, key)
             if message is None:
                 return False
             stored = decode_row(expected.id, message)
@@ -139,7 +157,7 @@ class RocksDBBackend:
         prefix = prefix_of(repo)
         low, high = id_range(part)
         end = after(prefix) if high is None else prefix + high
-        for key, message in _scan(self._rows, prefix + low, end):
+        for key, message in self._read.scan(self._rows, prefix + low, end):
             id = ObjId(key[len(prefix) :])
             if is_row_id(id):
                 row = decode_row(id, message)
@@ -148,21 +166,27 @@ class RocksDBBackend:
 
     def erase(self, repo: str) -> None:
         prefix, log_prefix = prefix_of(repo), log_prefix_of(repo)
-        refs = _scan(self._refs, prefix, after(prefix))
-        rows = _scan(self._rows, prefix, after(prefix))
-        log = _scan(self._db, log_prefix, after(log_prefix))
+        refs = self._read.scan(self._refs, prefix, after(prefix))
+        rows = self._read.scan(self._rows, prefix, after(prefix))
+        log = self._read.scan(self._db, log_prefix, after(log_prefix))
         # Refs first: what a crash leaves behind is garbage.
         self._delete((key for key, value in refs if _is_key(key, prefix, value)), self._in_refs)
         self._delete((key for key, _ in rows if is_row_id(key[len(prefix) :])), self._in_rows)
         self._delete((key for key, _ in log), None)
 
     def close(self) -> None:
-        with self._turn:
-            while self._synced < self._written and self._sync_error is None:
+        with self._looking, self._turn:
+            while self._synced < self._written and not self._refusal:
                 self._sync_all()
             if self._closed:
                 return
             self._closed = True
+            if self._files is not None and (lost := self._files.elsewhere()) is not None:
+                self._refuse_for(lost)
+                keep_until_exit(self._refs, self._rows, self._db, self._in_refs, self._in_rows)
+                _log.error("Closing the store '%s': %s", self._path, self._refusal)
+                return
+            newest = self._db.latest_sequence_number()
             # RocksDB shuts down when the last of these is gone; each flushes what it wrote.
             failure = None
             for family in (self._refs, self._rows, self._db):
@@ -173,15 +197,24 @@ class RocksDBBackend:
             del self._in_refs, self._in_rows
             if self._notes is not None:
                 self._notes.cleanup()
+            if self._note is not None:
+                if failure is None:
+                    self._note.look_at_manifest()
+                    self._note.write(newest)
+                self._note.close()
         if failure is not None:  # No harm: what was acknowledged is in RocksDB's log.
             _log.error("Closing the store '%s': %s", self._path, failure)
 
     def check_writable(self) -> None:
-        if self._sync_error is None and self._write_error is None:
-            return
+        lost = None
+        with self._looking:  # And not `_turn`: writers need not wait for a directory to be read.
+            if self._files is not None and not self._closed and not self._refusal:
+                lost = self._files.lost_of_all(self._db)
         with self._turn:
-            self._check_syncs()
-            self._write_now(WriteBatch(raw_mode=True))  # Of nothing: fails as long as others do.
+            self._refuse_for(lost)
+            self._check_refusal()
+            if self._write_error is not None:  # An empty batch fails as long as others do.
+                self._write_now(WriteBatch(raw_mode=True))
 
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
@@ -189,9 +222,9 @@ class RocksDBBackend:
         prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
         key = prefix + swap.name.encode()
         with self._turn:
-            while key in self._durable and self._sync_error is None:
+            while key in self._durable and not self._refusal:
                 self._sync_all()
-            self._check_syncs()
+            self._check_refusal()
             stored = self._messages(prefix, [row.id for row in rows])
             unique = [
                 (row.id, message)
@@ -199,7 +232,7 @@ class RocksDBBackend:
                 if row.kind == UNIQUE_KIND
             ]
             fresh = frozenset(id for id, message in unique if message is None)
-            value = self._refs.get(key)
+            value = self._read.one(self._refs, key)
             if any(message is not None for _, message in unique) or not _is(value, swap.expected):
                 return Applied(swapped=False, new=fresh)
             new = self._insert(batch, prefix, rows, stored)
@@ -219,25 +252,12 @@ class RocksDBBackend:
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         prefix = log_prefix_of(repo)
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(after(prefix) if before is None else prefix + before)
-        # A lower bound would say it better, but rocksdict does not heed it.
-        found: Iterator[Any] = self._db.items(backwards=True, read_opt=bounds)
-        ours = takewhile(lambda entry: entry[0].startswith(prefix), found)
-        return [
-            LogRow(key[len(prefix) :], data) for key, data in islice(ours, min(limit, sys.maxsize))
-        ]
+        end = after(prefix) if before is None else prefix + before
+        lines = self._read.last(self._db, prefix, end, limit)
+        return [LogRow(key[len(prefix) :], data) for key, data in lines]
 
     def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
-        """What is stored under the ids.
-
-        A list is read without holding the interpreter, which is worth it for many keys only: under
-        load, getting it back can take longer than all of a commit.
-        """
-        if len(ids) <= FEW:
-            return [self._rows.get(prefix + id) for id in ids]
-        found: Any = self._rows.get([prefix + id for id in ids])
-        return list(found)
+        return self._read.several(self._rows, [prefix + id for id in ids])
 
     def _insert(
         self,
@@ -277,7 +297,8 @@ class RocksDBBackend:
                 "This store was opened by the process that this one was forked from, and RocksDB "
                 "serves one process; open it after the fork, in one of them"
             )
-        self._check_syncs()
+        self._notice_lost_files()
+        self._check_refusal()
         if not self._sync:
             self._write_now(batch)
             return
@@ -291,20 +312,18 @@ class RocksDBBackend:
             self._durable.pop(ref, None)  # Nothing was written.
             raise
         while self._synced < mine:
-            self._check_syncs()
+            self._check_refusal()
             self._sync_all()
 
     def _write_now(self, batch: WriteBatch) -> None:
         try:
             self._db.write(batch)
         except Exception as error:
-            if not str(error).startswith(_IO_ERROR):
+            failure = write_failure(self._path, error)
+            if failure is error:
                 raise
             self._write_error = error
-            raise StoreCannotWrite(
-                f"The store '{self._path}' cannot write ({error}). Make room on its disk, or check"
-                " it; if writes are still refused after that, restart the server"
-            ) from error
+            raise failure from error
         self._write_error = None
 
     def _sync_all(self) -> None:
@@ -313,12 +332,18 @@ class RocksDBBackend:
             self._turn.wait()
             return
         self._syncing, upto, done = True, self._written, False
+        newest = self._db.latest_sequence_number()
         self._turn.release()
         try:
             self._db.flush_wal(sync=True)
             done = True
+            if self._note is not None:
+                self._note.write(newest)
         except Exception as error:  # noqa: BLE001 - goes to all who rely on it.
-            self._sync_error = error
+            self._refusal = (
+                f"The store '{self._path}' could not sync to disk ({error}) and refuses all writes"
+                " since. Check the disk, then reopen the store: restart the server"
+            )
         finally:
             self._turn.acquire()
             self._syncing = False
@@ -328,12 +353,18 @@ class RocksDBBackend:
                     del self._durable[key]
             self._turn.notify_all()
 
-    def _check_syncs(self) -> None:
-        if self._sync_error is not None:
-            raise StoreCannotWrite(
-                f"The store '{self._path}' could not sync to disk ({self._sync_error}) and refuses"
-                " all writes since. Check the disk, then reopen the store: restart the server"
-            ) from self._sync_error
+    def _notice_lost_files(self) -> None:
+        if self._files is not None:
+            self._refuse_for(self._files.lost())
+
+    def _refuse_for(self, lost: str | None) -> None:
+        """Writes stay refused: a file that was put back may not be the one that was lost."""
+        if lost is not None and not self._refusal:
+            self._refusal = lost_words(self._path, lost)
+
+    def _check_refusal(self) -> None:
+        if self._refusal:
+            raise StoreCannotWrite(self._refusal)
 
 
 def _is(value: bytes | None, expected: Ref | None) -> bool:
@@ -344,15 +375,3 @@ def _is(value: bytes | None, expected: Ref | None) -> bool:
 
 def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:
     return key == prefix + decode_ref(value, key.decode(errors="replace")).name.encode()
-
-
-def _scan(family: Rdict, low: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All entries from `low` up to `end`, in pieces: an open iterator would outlive `close`."""
-    bounds = ReadOptions()
-    bounds.set_iterate_upper_bound(end)
-    while True:
-        piece: list[Any] = list(islice(family.items(from_key=low, read_opt=bounds), SCAN_AT_ONCE))
-        yield from piece
-        if len(piece) < SCAN_AT_ONCE:
-            return
-        low = piece[-1][0] + b"\0"

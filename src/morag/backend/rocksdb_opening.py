@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
+import fcntl
+import logging
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from rocksdict import (
-    AccessType,
     BlockBasedOptions,
     Cache,
     DBCompactionStyle,
     DBCompressionType,
+    DBRecoveryMode,
     Options,
     Rdict,
     UniversalCompactOptions,
 )
 
-from morag.errors import RepositoryCorrupt, StoreCannotWrite, StoreLocked, StoreUrlInvalid
+from morag.backend.left_out import refuse_or_leave_out
+from morag.backend.rocksdb_damage import cut_off, examine, leave_out, look
+from morag.backend.rocksdb_errors import damaged, is_corruption, is_full
+from morag.backend.rocksdb_files import RocksDBFiles
+from morag.backend.rocksdb_manifest import find_manifest_damage
+from morag.backend.rocksdb_synced import SyncedNote, read_synced
+from morag.errors import (
+    MoragError,
+    StoreCannotWrite,
+    StoreLocked,
+    StoreUrlInvalid,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from morag.backend.rocksdb_damage import Findings
 
 REFS: Final = "nessie_refs"
 ROWS: Final = "nessie_objects"
 
 _MIB: Final = 1 << 20
-_TRIES: Final = 5
 _OURS: Final = frozenset({"LOCK", "LOG", "IDENTITY", "rocksdict-config.json"})
 """What an opening that was cut short may have left behind."""
 
+_log = logging.getLogger(__name__)
+_opening = Lock()
+"""Held by a thread that opens a store: another one could lose its lock by `_locked`."""
 
-def open_database(path: Path) -> Rdict:
-    """The database in a directory, made if it is not there. Anything else there is left alone."""
+
+def open_database(
+    path: Path, *, accept_loss: bool = False
+) -> tuple[Rdict, RocksDBFiles, SyncedNote]:
+    """The database in a directory, made if it is not there. Anything else there is left alone.
+
+    It is opened only if it holds all that was written to it, or if `accept_loss` allows less. The
+    log then says which writes are left out. The path must lead over no links: RocksDB tells by it
+    whether this process has the database open already.
+    """
     try:
         if path.exists() and not path.is_dir():
             raise StoreUrlInvalid(f"'{path}' is not a directory; RocksDB needs one")
@@ -42,98 +70,150 @@ def open_database(path: Path) -> Rdict:
                 f"'{path}' holds other files and no store; name a new or an empty directory"
             )
     except (OSError, ValueError) as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     try:
+        _check_manifest(path)
         families = set(Rdict.list_cf(str(path))) if was_there else set()
         if families and not families >= {REFS, ROWS}:  # None at all is damage; that shows below.
             raise StoreUrlInvalid(
                 f"The RocksDB database in '{path}' is another program's, or damaged; name another "
                 "directory, or restore it from a backup"
             )
-        blocks = Cache(32 * _MIB)  # Small, and one for all: objects are cached above, decoded.
-        rows = _options(blocks, memtable_bytes=16 * _MIB)
-        small = _options(blocks, memtable_bytes=2 * _MIB)
-        return Rdict(str(path), small, {REFS: small, ROWS: rows})
-    except StoreUrlInvalid:
+        with _opening:
+            opened = _open_whole(path, was_there, accept_loss)
+        try:
+            return opened, RocksDBFiles(path), SyncedNote(path)
+        except OSError:
+            opened.close()
+            raise
+    except MoragError:
         raise
     except Exception as error:
-        text = str(error)
-        if "lock hold by current process" in text:
-            raise StoreLocked(
-                f"The store '{path}' is open already in this process; use the repository that "
-                "has it"
-            ) from error
-        if "While lock file" in text:
-            raise StoreLocked(
-                f"The store '{path}' is in use by another process. RocksDB serves one at a time:"
-                " stop that one first, or let it do the work"
-            ) from error
-        if text.startswith("Corruption") or (was_there and "No such file" in text):
-            advice = "restore it from a backup"
-            raise RepositoryCorrupt(f"The store '{path}' is damaged; {advice} ({text})") from error
-        if "No space left" in text:
-            raise StoreCannotWrite(
-                f"The store '{path}' cannot write ({text}). Make room on its disk"
-            ) from error
-        raise _unusable(path, error) from error
+        raise _refusal(path, was_there, error) from error
 
 
-def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
-    """The database as it is now, to be read beside the process that writes to it, if there is one.
+def _check_manifest(path: Path) -> None:
+    if fault := find_manifest_damage(path, read_synced(path)):
+        raise damaged(path, fault)
 
-    With it comes a directory of what RocksDB notes about it, to be removed after it is closed. All
-    files are held open, so that the writer's compaction takes nothing away.
+
+def _open_whole(path: Path, was_there: bool, accept_loss: bool) -> Rdict:
+    """Open with logs that are whole; see to it before RocksDB replays and then deletes them.
+
+    The mode is the one in which RocksDB refuses a log if a checksum in it is wrong. The others
+    pass over damage.
     """
-    try:
-        if not any(path.glob("CURRENT")):
-            raise StoreUrlInvalid(f"There is no RocksDB store in '{path}'; name its directory")
-    except OSError as error:
-        raise _unusable(path, error) from error
-    # Small: whoever reads everything meets a block again only when it is out of any cache.
-    options = _options(Cache(8 * _MIB), memtable_bytes=16 * _MIB)
-    options.set_max_open_files(-1)
-    options.set_allow_mmap_reads(True)  # A fifth faster where keys are in no order.
-    notes = TemporaryDirectory(prefix="morag-rocksdb-")
-    try:
-        return _secondary(path, options, AccessType.secondary(notes.name)), notes
-    except BaseException:
-        notes.cleanup()
-        raise
-
-
-def _secondary(path: Path, options: Options, access: AccessType) -> Rdict:
-    for tries_left in reversed(range(_TRIES)):
+    synced = read_synced(path).sequence
+    found = look(path, synced)
+    if found.unfinished is not None:
+        with _locked(path):
+            found = look(path, synced)
+            _cut_off(path, found)
+    refused: Exception | None = None
+    if found.damage is None:
         try:
-            if not set(Rdict.list_cf(str(path))) >= {REFS, ROWS}:
-                raise StoreUrlInvalid(
-                    f"The RocksDB database in '{path}' is another program's; name another directory"
-                )
-            families = {REFS: options, ROWS: options}
-            return Rdict(str(path), options, families, access_type=access)
-        except StoreUrlInvalid:
-            raise
+            return _open(path, is_new=not was_there)
         except Exception as error:
-            # The writer may replace files between our look at its list of them and at themselves.
-            if tries_left and "No such file" in str(error):
-                continue
-            raise RepositoryCorrupt(
-                f"The store '{path}' cannot be read; restore it from a backup ({error})"
-            ) from error
-    raise AssertionError("the tries end by an error")
+            if not is_corruption(error):
+                raise
+            refused = error
+    with _locked(path):
+        found = examine(path, synced)
+        _cut_off(path, found)
+        if found.damage is not None:
+            refuse_or_leave_out(
+                f"The store '{path}' has lost writes: {found.damage}",
+                partial(leave_out, path, found.damage),
+                accept_loss=accept_loss,
+            )
+        elif found.unfinished is None and refused is not None:
+            raise refused
+    return _open(path, is_new=False)
 
 
-def _unusable(path: Path, error: Exception) -> StoreUrlInvalid:
+def _cut_off(path: Path, found: Findings) -> None:
+    if (end := found.unfinished) is not None:
+        _log.warning(
+            "The store '%s' was not closed: the end of its log '%s', after byte %d, is unfinished"
+            " and left out",
+            *(path, end.log.name, end.safe),
+        )
+        cut_off(end)
+
+
+def _open(path: Path, *, is_new: bool) -> Rdict:
+    blocks = Cache(32 * _MIB)  # Small, and one for all: objects are cached above, decoded.
+    # After a full disk RocksDB waits for as much room as a memtable took when it was opened, and
+    # only then tries to go on. So that it tries soon, memtables grow after that.
+    rows = engine_options(blocks, memtable_bytes=4 * _MIB)
+    small = engine_options(blocks, memtable_bytes=2 * _MIB)
+    small.create_if_missing(is_new)
+    small.set_wal_recovery_mode(DBRecoveryMode.absolute_consistency())
+    opened = Rdict(str(path), small, {REFS: small, ROWS: rows})
+    opened.get_column_family(ROWS).set_options({"write_buffer_size": str(16 * _MIB)})
+    return opened
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep others from opening the store while its logs are judged and cut.
+
+    RocksDB is asked first whether this process has it open: then the file of its lock must not
+    even be opened, because the lock ends when any handle to that file is closed. RocksDB takes its
+    lock before it finds that the database is there, which is an error here.
+    """
+    options = Options(raw_mode=True)
+    options.set_error_if_exists(True)
+    try:
+        Rdict(str(path), options)
+    except Exception as error:
+        if _is_locked(error):
+            raise
+    with (path / "LOCK").open("ab") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise _in_use(path) from error
+        yield
+
+
+def _is_locked(error: Exception) -> bool:
+    return "lock hold by current process" in str(error) or "While lock file" in str(error)
+
+
+def _refusal(path: Path, was_there: bool, error: Exception) -> MoragError:
+    text = str(error)
+    if "lock hold by current process" in text:
+        return StoreLocked(
+            f"The store '{path}' is open already in this process; use the repository that has it"
+        )
+    if _is_locked(error):
+        return _in_use(path)
+    if is_corruption(error) or (was_there and "No such file" in text):
+        return damaged(path, error)
+    if is_full(error):
+        return StoreCannotWrite(f"The store '{path}' cannot write ({text}). Make room on its disk")
+    return unusable(path, error)
+
+
+def _in_use(path: Path) -> StoreLocked:
+    return StoreLocked(
+        f"The store '{path}' is in use by another process. RocksDB serves one at a time:"
+        " stop that one first, or let it do the work"
+    )
+
+
+def unusable(path: Path, error: Exception) -> StoreUrlInvalid:
     advice = "name a directory that this process may create or write to"
     return StoreUrlInvalid(f"Cannot open a RocksDB store in {str(path)!r} ({error}); {advice}")
 
 
-def _options(blocks: Cache, memtable_bytes: int) -> Options:
-    """As the original opens it where that matters for the files; otherwise for speed.
+def engine_options(blocks: Cache, memtable_bytes: int) -> Options:
+    """As Nessie opens it where that matters for the files; otherwise for speed.
 
-    The original can read what these write: LZ4 and table format 5 are older than its RocksDB.
+    Nessie can read what these write: LZ4 and table format 5 are older than its RocksDB.
     """
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_compaction_style(DBCompactionStyle.universal())
     options.set_write_buffer_size(memtable_bytes)

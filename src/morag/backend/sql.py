@@ -14,6 +14,7 @@ from morag.backend.base import LogRow, ObjId, Ref, Row
 from morag.backend.protos import (
     NEVER_REFERENCED,
     damaged_ref,
+    damaged_row,
     decode_previous,
     encode_previous,
     without_referenced,
@@ -175,6 +176,8 @@ def row_value(row: Row) -> bytes:
 
 def to_row(record: Sequence[Any]) -> Row:
     id, kind, version, value, micros = record
+    if not isinstance(value, bytes):  # The column allows NULL, and SQLite keeps what it is given.
+        raise damaged_row(id)
     return Row(ObjId(id), kind, without_referenced(id, value), version, micros or 0)
 
 

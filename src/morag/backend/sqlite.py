@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sqlite3
 from collections import deque
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 from morag.backend import sql
 from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.left_out import name_for_copy, refuse_or_leave_out
+from morag.backend.lost_files import OpenFiles, keep_until_exit, lost_words, real_path
 from morag.backend.sql_backend import SqlBackend
-from morag.errors import (
-    MoragError,
-    RepositoryCorrupt,
-    StoreBusy,
-    StoreCannotWrite,
-    StoreUrlInvalid,
+from morag.backend.sqlite_errors import (
+    cannot_write,
+    damaged,
+    is_busy,
+    is_damage,
+    read_failure,
+    refuses_writes,
+    unusable,
 )
+from morag.backend.sqlite_log import LOG, find_damage
+from morag.backend.sqlite_shared import SHARED
+from morag.errors import RepositoryCorrupt, StoreBusy, StoreCannotWrite, StoreUrlInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from morag.backend.base import LogRow, ObjId, RefSwap, Row
     from morag.backend.sql import Statement
@@ -44,23 +52,28 @@ SCHEMA: Final = (
         repo TEXT NOT NULL, log_key BLOB NOT NULL, log_value BLOB NOT NULL,
         PRIMARY KEY (repo, log_key)) WITHOUT ROWID""",
 )
+_COLUMNS: Final = (
+    "SELECT repo, ref_name, pointer, ext_info, prev_ptr, created_at, deleted FROM refs2 LIMIT 0",
+    "SELECT repo, log_key, log_value FROM ref_log LIMIT 0",
+)
+"""Fail where a column is not called so any more."""
 _ROW_COLUMNS: Final = {"repo", "obj_id", "obj_type", "obj_vers", "obj_value", "obj_ref"}
 BUSY_SECONDS: Final = 2.5  # Then it is tried again, as long as a commit may take.
 _RETRY_SECONDS: Final = 0.01
 _ROOM_BYTES: Final = 1 << 20
-_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_REFUSED: Final = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-)
+
+_log = logging.getLogger(__name__)
+_looking_at_a_log = Lock()
 
 
 def open_sqlite(url: StoreUrl) -> SQLiteBackend:
-    url.check_options(frozenset({"sync"}))
-    file = url.path("for example sqlite:./morag.db")
-    return SQLiteBackend(file, sync=url.flag("sync", default=True), read_only=url.read_only)
+    url.check_options(frozenset({"sync", "accept_loss"}))
+    return SQLiteBackend(
+        url.path("for example sqlite:./morag.db"),
+        sync=url.flag("sync", default=True),
+        read_only=url.read_only,
+        accept_loss=url.flag("accept_loss", default=False),
+    )
 
 
 class SQLiteBackend(SqlBackend):
@@ -70,13 +83,21 @@ class SQLiteBackend(SqlBackend):
     Between processes SQLite's own write lock decides: every write takes it before it looks.
     """
 
-    def __init__(self, path: Path | str, sync: bool = True, read_only: bool = False) -> None:
-        self._path = Path(path).absolute()
+    def __init__(
+        self,
+        path: Path | str,
+        sync: bool = True,
+        read_only: bool = False,
+        accept_loss: bool = False,
+    ) -> None:
+        self._path = real_path(path)
         self._read_only = read_only
         self._lock = Lock()
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         self._refusal: Exception | None = None  # Of the newest write, if it was refused.
+        self._database = self._files = OpenFiles(())
+        self._lost = ""
         try:
             if self._path.is_dir():
                 raise StoreUrlInvalid(f"'{path}' is a directory; SQLite needs a file")
@@ -84,16 +105,22 @@ class SQLiteBackend(SqlBackend):
                 raise StoreUrlInvalid(f"There is no SQLite store in '{path}'; name its file")
             if not read_only:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+            with _looking_at_a_log:
+                self._check_database()
+                self._check_log(accept_loss=accept_loss)
             self._writer = self._connect()
         except (OSError, ValueError, sqlite3.Error) as error:
-            raise _unusable(self._path, error) from error
+            raise unusable(self._path, error) from error
         try:
             self._prepare(sync)
-        except (sqlite3.Error, StoreCannotWrite) as error:
-            self._writer.close()
-            raise _unusable(self._path, error.__cause__ or error) from error
+            if not read_only:
+                self._database = OpenFiles([self._path])
+                self._files = OpenFiles([self._path, *self._files_beside()])
+        except (sqlite3.Error, UnicodeDecodeError, StoreCannotWrite) as error:
+            self._close_writer()
+            raise unusable(self._path, error.__cause__ or error) from error
         except BaseException:
-            self._writer.close()
+            self._close_writer()
             raise
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
@@ -111,8 +138,9 @@ class SQLiteBackend(SqlBackend):
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
-            self._writer.close()
+            was_open, self._closed = not self._closed, True
+            if was_open:
+                self._close_writer()
         self._close_idle()
 
     def apply(
@@ -136,22 +164,67 @@ class SQLiteBackend(SqlBackend):
 
         It is small. Where a larger one was refused before, that counts only if there is room.
         """
+        self._check_files()
         refusal = self._refusal
         if refusal is None:
             return
         no_room = shutil.disk_usage(self._path.parent).free < _ROOM_BYTES
         if no_room or not self._lock.acquire(blocking=False):
-            raise _cannot_write(self._path, refusal)
+            raise cannot_write(self._path, refusal)
         try:
             self._writer.execute("PRAGMA busy_timeout = 0")
             (version,) = self._writer.execute("PRAGMA user_version").fetchone()
             self._writer.execute(f"PRAGMA user_version = {version}")
             self._refusal = None
         except sqlite3.OperationalError as error:
-            raise _cannot_write(self._path, refusal) from error
+            raise cannot_write(self._path, refusal) from error
         finally:
             self._wait_if_busy()
             self._lock.release()
+
+    def _check_database(self) -> None:
+        """SQLite starts a new database where the file is missing or empty, and deletes the log.
+
+        It writes the first page of a new database before it makes these files, and removes them
+        when the database is closed.
+        """
+        if self._path.exists() and self._path.stat().st_size:
+            return
+        left = [path.name for path in self._files_beside() if path.exists()]
+        if left:
+            raise RepositoryCorrupt(
+                f"The store '{self._path}' is missing or empty, but '{left[0]}' is left of it."
+                " Restore it from a backup; or remove what is left, and a new store is made"
+            )
+
+    def _files_beside(self) -> list[Path]:
+        return [self._path.with_name(self._path.name + end) for end in (LOG, SHARED)]
+
+    def _check_log(self, *, accept_loss: bool) -> None:
+        """SQLite forgets transactions when it opens a damaged log, so look at it before."""
+        damage = find_damage(self._path)
+        if damage is None:
+            return
+        log = self._path.with_name(self._path.name + LOG)
+
+        def keep_log() -> str:
+            if self._read_only or not log.exists():
+                return "there is nothing to keep of it"
+            shutil.copyfile(log, copy := name_for_copy(log))
+            return f"the whole log is kept in '{copy.name}'"
+
+        refuse_or_leave_out(
+            f"The store '{self._path}' has lost transactions: its log '{log.name}' {damage}",
+            keep_log,
+            accept_loss=accept_loss,
+        )
+
+    def _check_files(self) -> None:
+        """Writes stay refused: a file that was put back may not be the one that was lost."""
+        if not self._lost and (lost := self._files.lost()) is not None:
+            self._lost = lost_words(self._path, lost)
+        if self._lost:
+            raise StoreCannotWrite(self._lost)
 
     def _select(self, statement: Statement) -> Records:
         with self._read() as db:
@@ -171,6 +244,8 @@ class SQLiteBackend(SqlBackend):
         with self._write() as db:
             self._refuse_foreign_tables(db)
             for statement in SCHEMA:
+                db.execute(statement)
+            for statement in _COLUMNS:
                 db.execute(statement)
 
     def _refuse_foreign_tables(self, db: sqlite3.Connection) -> None:
@@ -193,7 +268,7 @@ class SQLiteBackend(SqlBackend):
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 break
             except sqlite3.OperationalError as error:
-                if not _is_busy(error):
+                if not is_busy(error):
                     raise
                 if not left:
                     raise self._busy() from error
@@ -210,13 +285,16 @@ class SQLiteBackend(SqlBackend):
             try:  # Around the beginning too: an interrupt may come right after it.
                 self._begin()
                 yield self._writer
+                self._check_files()
                 self._writer.execute("COMMIT")
                 self._refusal = None
-            except sqlite3.OperationalError as error:
-                if _primary_code(error) not in _REFUSED:
+            except sqlite3.DatabaseError as error:
+                if is_damage(error):
+                    raise damaged(self._path, error) from error
+                if not refuses_writes(error):
                     raise
                 self._refusal = error
-                raise _cannot_write(self._path, error) from error
+                raise cannot_write(self._path, error) from error
             finally:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
@@ -225,7 +303,7 @@ class SQLiteBackend(SqlBackend):
         try:
             self._writer.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise self._busy() from error
             raise
 
@@ -241,12 +319,25 @@ class SQLiteBackend(SqlBackend):
         try:
             db = self._idle.pop()
         except IndexError:
+            self._check_files()  # A file of this name may be another one by now.
             db = self._connect()
         try:
             yield db
+        except sqlite3.DatabaseError as error:
+            if (failure := read_failure(self._path, error)) is error:
+                raise
+            raise failure from error
         finally:
             self._idle.append(db)
             self._close_idle()
+
+    def _close_writer(self) -> None:
+        if (lost := self._database.lost()) is None:
+            self._writer.close()
+            return
+        keep_until_exit(self._writer, *self._idle)
+        self._idle.clear()
+        _log.error("Closing the store '%s': %s", self._path, lost_words(self._path, lost))
 
     def _close_idle(self) -> None:
         """Close what nobody uses, once the backend is closed; what is in use comes by later."""
@@ -262,42 +353,9 @@ class SQLiteBackend(SqlBackend):
             self._path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
         )
         if self._read_only:
-            # Not SQLite's own mode for it: that one cannot read a log left by who crashed.
+            # Not SQLite's own mode for it: that one cannot read the log of a process that crashed.
             db.execute("PRAGMA query_only = ON")
         return db
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return _primary_code(error) in _BUSY
-
-
-def _primary_code(error: BaseException) -> int:
-    """SQLite's code without the detail in its upper bits; 0 for an error that is not SQLite's."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
-
-
-def _cannot_write(path: Path, error: BaseException) -> StoreCannotWrite:
-    advice = "Make room on its disk, or check it"
-    return StoreCannotWrite(f"The store '{path}' cannot write ({error}). {advice}")
-
-
-def _unusable(path: Path, error: BaseException) -> MoragError:
-    code = _primary_code(error)
-    if code == sqlite3.SQLITE_FULL:
-        return _cannot_write(path, error)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return RepositoryCorrupt(
-            f"The SQLite database '{path}' is damaged; restore it from a backup ({error})"
-        )
-    if code == sqlite3.SQLITE_NOTADB:
-        return StoreUrlInvalid(
-            f"'{path}' is not a SQLite database, or not any more; name another file, or restore it"
-        )
-    return StoreUrlInvalid(
-        f"Cannot open a SQLite store in {str(path)!r} ({error}); name a file that this process may"
-        " create or write to, in a directory where it may do so too"
-    )
 
 
 def _swap(db: sqlite3.Connection, repo: str, swap: RefSwap) -> bool:

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from morag.index.segment import Segment
     from morag.persist.objects import Stripe
 
-    Island = tuple[list[Stripe], list[Stripe]]
+    Island = tuple[list[Stripe], list[Stripe], bytes]
 
 Difference = tuple[bytes, bytes | None, bytes | None]
 """A key and its entries on both sides; None where it does not exist."""
 
 _MOST_AHEAD: Final = 16  # Islands whose stripes are read in one go.
+_LARGEST_ISLAND: Final = 8  # Stripes of both sides that are compared in one go.
 
 
 def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterator[Difference]:
@@ -32,33 +33,50 @@ def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterato
     A segment that both sides have is the same on both sides, so only other segments and the two
     incremental indexes can hold a difference.
     """
+    return (found for found in diff_with_pauses(one, other, range) if found is not None)
+
+
+def diff_with_pauses(
+    one: CommitIndex, other: CommitIndex, range: KeyRange = ALL
+) -> Iterator[Difference | None]:
+    """Like `diff`, with None for each key that was compared and is the same on both sides.
+
+    There is one such key every few milliseconds at least, so that a caller that must not work for
+    long can stop there.
+    """
     overlay = sorted({k for side in (one, other) for k, _ in side.incremental.slice(range)})
     previous = None
     for key in merge(_candidates(one, other, range), overlay):
         if key == previous:
             continue
         previous = key
-        left, right = one.get(key), other.get(key)
-        if left is None or right is None:
-            if left is not right:
-                yield key, left, right
-        elif value_of(left) != value_of(right):
-            yield key, left, right
+        yield difference(one, other, key)
+
+
+def difference(one: CommitIndex, other: CommitIndex, key: bytes) -> Difference | None:
+    """The entries of one key, unless it has the same value, or none, on both sides."""
+    left, right = one.get(key), other.get(key)
+    if left is None or right is None:
+        return None if left is right else (key, left, right)
+    return None if value_of(left) == value_of(right) else (key, left, right)
 
 
 def _candidates(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterator[bytes]:
-    """Keys that the two reference indexes may disagree on."""
+    """Keys that the two reference indexes may disagree on, and the last key of each island."""
     if one.directory is other.directory:
         return
     shared = one.directory.segment_ids & other.directory.segment_ids
     left, right = _unshared(one, shared, range), _unshared(other, shared, range)
     islands, ahead = _islands(left, right), 1
+    done = b""
     while group := list(islice(islands, ahead)):
         ahead = min(2 * ahead, _MOST_AHEAD)
-        loaded = iter(one.segments([s for island in group for side in island for s in side]))
-        for ours, theirs in group:
+        loaded = iter(one.segments([s for *sides, _ in group for side in sides for s in side]))
+        for ours, theirs, last in group:
             before, after = list(islice(loaded, len(ours))), list(islice(loaded, len(theirs)))
-            yield from (key for key in _differing(before, after) if key in range)
+            differing = (key for key in _differing(before, after) if done < key < last)
+            yield from (key for key in (*differing, last) if key in range)
+            done = last
 
 
 def _unshared(side: CommitIndex, shared: frozenset[ObjId], range: KeyRange) -> list[Stripe]:
@@ -72,20 +90,29 @@ def _unshared(side: CommitIndex, shared: frozenset[ObjId], range: KeyRange) -> l
 
 
 def _islands(left: list[Stripe], right: list[Stripe]) -> Iterator[Island]:
-    """Runs of stripes that overlap those of the other side, in key order.
+    """Runs of stripes that overlap those of the other side, each with its last key, in key order.
 
-    Most islands are one stripe on each side: the same stripe before and after a change.
+    Most islands are one stripe on each side: the same stripe before and after a change. A long run
+    is cut into several islands; a stripe that reaches beyond the cut is in both.
     """
     lefts, rights = deque(left), deque(right)
     while lefts or rights:
-        island: Island = ([], [])
+        ours: list[Stripe] = []
+        theirs: list[Stripe] = []
+        sides = ((lefts, ours), (rights, theirs))
         last = min(stripes[0].last for stripes in (lefts, rights) if stripes)
         while any(stripes and stripes[0].first <= last for stripes in (lefts, rights)):
-            for stripes, side in ((lefts, island[0]), (rights, island[1])):
-                while stripes and stripes[0].first <= last:
+            if len(ours) + len(theirs) >= _LARGEST_ISLAND:
+                last = min(ours[-1].last, theirs[-1].last)
+                for stripes, side in sides:
+                    if side[-1].last > last:
+                        stripes.appendleft(side[-1])
+                break
+            for stripes, side in sides:
+                if stripes and stripes[0].first <= last:
                     side.append(stripes.popleft())
                     last = max(last, side[-1].last)
-        yield island
+        yield ours, theirs, last
 
 
 def _differing(before: list[Segment], after: list[Segment]) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from morag.errors import RepositoryCorrupt
 from morag.index.segment import Segment
 from morag.persist import codec, ids
 from morag.persist.objects import Index, IndexSegments, Stripe
-from morag.persist.order import key_to_utf8
+from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ class Directory:
             run = [stripe for stripe, _ in new]
             stripes[low:high] = run
             encoded[low:high] = [codec.encoded_stripe(1, stripe) for stripe in run]
-            hashed[low:high] = [_hashed(stripe) for stripe in run]
+            hashed[low:high] = [codec.hashed_stripe(stripe) for stripe in run]
         changed = Directory(stripes)
         changed._encoded, changed._hashed = tuple(encoded), tuple(hashed)
         return changed
@@ -73,7 +73,7 @@ class Directory:
 
     @cached_property
     def _hashed(self) -> tuple[bytes, ...]:
-        return tuple([_hashed(stripe) for stripe in self.stripes])
+        return tuple([codec.hashed_stripe(stripe) for stripe in self.stripes])
 
     def __len__(self) -> int:
         return len(self.stripes)
@@ -92,27 +92,20 @@ def directory_of(persist: Persist, commit: Commit) -> Directory:
             return EMPTY
         return Directory([Stripe(segment.keys[0], segment.keys[-1], obj.id)])
     if not isinstance(obj, IndexSegments):
-        raise RepositoryCorrupt(f"Object {obj.id.hex()} is not a reference index")
-    if obj.memo.form is None:
-        try:
-            obj.memo.form = Directory(codec.decode_stripes(obj.encoded))
-        except (ValueError, IndexError) as damage:
-            raise RepositoryCorrupt(
-                f"Object {obj.id.hex()} is not a readable stripe list: {damage}"
-            ) from damage
-    directory: Directory = obj.memo.form
-    return directory
+        raise RepositoryCorrupt.object(obj.id, "is not a reference index")
+    if not isinstance(obj.memo.form, Directory):
+        obj.memo.form = Directory(obj.memo.form or codec.decode_stripes(obj.encoded))
+    return obj.memo.form
 
 
 def segment_of(index: Index) -> Segment:
     """The segment in its decoded form, decoded at most once while it is cached."""
-    return index.decoded(Segment.decode)
+    try:
+        return index.decoded(Segment.decode)
+    except UNREADABLE as damage:
+        raise RepositoryCorrupt.object(index.id, f"is not a readable index ({damage})") from damage
 
 
 def segments_of(persist: Persist, stripes: Iterable[Stripe]) -> list[Segment]:
     found = persist.fetch_all(Index, [stripe.segment for stripe in stripes])
     return [segment_of(index) for index in found]
-
-
-def _hashed(stripe: Stripe) -> bytes:
-    return key_to_utf8(stripe.first) + key_to_utf8(stripe.last) + stripe.segment

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from morag.errors import RepositoryCorrupt
 from morag.index.directory import EMPTY as NO_STRIPES
 from morag.index.directory import directory_of, segment_of, segments_of
 from morag.index.keys import ALL, KeyRange
-from morag.index.ops import exists, is_current
+from morag.index.ops import content_id_of, exists, is_current
 from morag.index.segment import EMPTY as NO_ENTRIES
 from morag.index.segment import Segment
 from morag.persist.objects import Index
+from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,16 +63,18 @@ class CommitIndex:
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
         """Every key that exists, with its entry, in key order."""
-        overlay = self.incremental.slice(range)
-        overlaid = 0
+        # Nothing of the overlay is copied before it is needed: it may be large, and a listing may
+        # wait for a slow client for a long time.
+        overlay = self.incremental
+        overlaid, end = overlay.bounds(range)
         for last, entries in self._stripes(range):
-            upto = bisect_left(overlay, (last + b"\0",), overlaid)
+            upto = bisect_right(overlay.keys, last, overlaid, end)
             if upto == overlaid:
                 yield from entries
             else:
-                yield from _overlaid(entries, overlay[overlaid:upto])
+                yield from _overlaid(entries, overlay.part(overlaid, upto))
                 overlaid = upto
-        yield from (entry for entry in overlay[overlaid:] if exists(entry[1]))
+        yield from (entry for entry in overlay.part(overlaid, end) if exists(entry[1]))
 
     def operations(self) -> Iterator[Entry]:
         """What the commit itself did."""
@@ -106,12 +110,32 @@ def index_of(persist: Persist, commit: Commit | None) -> CommitIndex:
         return CommitIndex(persist, NO_ENTRIES, NO_STRIPES)
     index: CommitIndex | None = commit.memo.form
     if index is None:
-        incremental = Segment.decode(commit.incremental)
+        incremental = _incremental_of(commit)
         index = commit.memo.form = CommitIndex(persist, incremental, directory_of(persist, commit))
     return index
 
 
-def _overlaid(entries: Iterable[Entry], overlay: list[Entry]) -> list[Entry]:
+def replaced(before: CommitIndex, changes: Iterable[Entry]) -> list[Entry]:
+    """What the index has under keys to which the changes give other content."""
+    added = [(key, op) for key, op in changes if exists(op)]
+    before.preload([key for key, _ in added])
+    return [
+        (key, old)
+        for key, op in added
+        if (old := before.get(key)) is not None and content_id_of(old) != content_id_of(op)
+    ]
+
+
+def _incremental_of(commit: Commit) -> Segment:
+    try:
+        return Segment.decode(commit.incremental)
+    except UNREADABLE as damage:
+        raise RepositoryCorrupt.object(
+            commit.id, f"has no readable incremental index ({damage})"
+        ) from damage
+
+
+def _overlaid(entries: Iterable[Entry], overlay: Iterable[Entry]) -> list[Entry]:
     merged = dict(entries)
     before = len(merged)
     updated = 0

@@ -24,7 +24,6 @@ INCREMENTAL_REMOVE: Final = b"r"
 
 _EXISTS: Final = frozenset(b"NAa")
 _CURRENT: Final = frozenset(b"AR")
-ACTIONS: Final = frozenset(b"NARar")
 
 
 def make_op(action: bytes, payload: int, value: ObjId | None, content_id: bytes) -> bytes:

@@ -8,7 +8,6 @@ beside the places where they end: a change splices a few bytes and copies the re
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
 from itertools import accumulate, pairwise
@@ -16,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.errors import RepositoryCorrupt
-from morag.index.ops import ACTIONS
-from morag.persist.order import END, sortable, to_utf8
-from morag.wire import read_varint, varint
+from morag.persist.index_bytes import split_index
+from morag.persist.order import END, to_utf8
+from morag.wire import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,15 +30,6 @@ Change = tuple[bytes, bytes | None]
 
 _VERSION: Final = b"\x02"
 _COMPARED_AT_ONCE: Final = 16
-_DROPS_TOO_MUCH: Final = "a key drops more than the previous one has"
-
-# A chunk, its drop count, and its key bytes. The quantifiers are possessive, because there is only
-# one way to read a key: up to its first empty element.
-_CHUNK: Final = re.compile(
-    rb"(([\x80-\xff]*+[\x00-\x7f])((?:[^\x00]++\x00)++\x00)"
-    rb"[NARar][\x00-\x7f](?:\x20.{32}|\x00).{16})",
-    re.DOTALL,
-)
 
 
 class Segment(Struct, frozen=True, gc=False):
@@ -71,10 +60,9 @@ class Segment(Struct, frozen=True, gc=False):
 
     @classmethod
     def decode(cls, data: bytes) -> Segment:
-        try:
-            return _decode(data)
-        except (IndexError, ValueError) as damage:
-            raise RepositoryCorrupt(f"An index is not readable: {damage}") from damage
+        """Raises what `split_index` raises; the caller knows in which object the bytes stand."""
+        keys, chunks = split_index(data)
+        return cls.of_chunks(keys, chunks) if keys else EMPTY
 
     def serialize(self) -> bytes:
         return _VERSION + varint(len(self.keys)) + self.data
@@ -90,13 +78,17 @@ class Segment(Struct, frozen=True, gc=False):
         return None
 
     def items(self) -> Iterator[Entry]:
-        return self._items(0, len(self.keys))
+        return self.part(0, len(self.keys))
 
     def slice(self, range: KeyRange) -> list[Entry]:
         """The entries whose keys are in the range."""
+        return list(self.part(*self.bounds(range)))
+
+    def bounds(self, range: KeyRange) -> tuple[int, int]:
+        """The places of the first key in the range, and of the first one behind it."""
         low = bisect_left(self.keys, range.lower) if range.lower else 0
         high = len(self.keys) if range.upper is None else bisect_left(self.keys, range.upper)
-        return list(self._items(low, high))
+        return low, high
 
     def changed(self, changes: Sequence[Change]) -> Segment:
         """A copy with the changes applied. They come in key order, each key once."""
@@ -126,7 +118,7 @@ class Segment(Struct, frozen=True, gc=False):
             high = min(low + _COMPARED_AT_ONCE, len(self.keys))
             end = self.ends[high - 1]
             if self.data[start:end] != other.data[start:end]:
-                pairs = zip(self._items(low, high), other._items(low, high), strict=True)
+                pairs = zip(self.part(low, high), other.part(low, high), strict=True)
                 yield from (k for (k, a), (_, b) in pairs if a != b)
             start = end
 
@@ -160,7 +152,8 @@ class Segment(Struct, frozen=True, gc=False):
         # first byte is passed over, because a drop count may end in a zero where damage put one.
         return self.data.find(END, self._start(at) + 1) + 2
 
-    def _items(self, low: int, high: int) -> Iterator[Entry]:
+    def part(self, low: int, high: int) -> Iterator[Entry]:
+        """The entries at these places."""
         data, find, start = self.data, self.data.find, self._start(low)
         for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
             yield key, data[find(END, start + 1) + 2 : end]
@@ -232,73 +225,3 @@ def _head(previous: bytes | None, key: bytes) -> bytes:
     differs = int.from_bytes(previous[:shared], "big") ^ int.from_bytes(key[:shared], "big")
     shared -= (differs.bit_length() + 7) // 8
     return varint(len(previous) - shared) + to_utf8(key[shared:])
-
-
-def _decode(data: bytes) -> Segment:
-    version = data[0]
-    if version not in (1, 2):
-        raise ValueError(f"version {version} is not known")
-    count, at = read_varint(data, 1) if version == 2 else (None, 1)
-    if at == len(data):
-        if count:
-            raise ValueError("its entries are missing")
-        return EMPTY
-    start = at
-    first, at = _read_entry(data, at)
-    keys, chunks = [first], [data[start:at]]
-    found = _CHUNK.findall(data, at)
-    # A search skips what it cannot read; that the chunks add up shows that nothing was skipped.
-    if sum(len(chunk) for chunk, _, _ in found) == len(data) - at:
-        key = first
-        for chunk, drop, rest in found:
-            kept = len(key) - (drop[0] if len(drop) == 1 else read_varint(drop, 0)[0])
-            if kept < 0:
-                raise ValueError(_DROPS_TOO_MUCH)
-            key = key[:kept] + rest
-            keys.append(key)
-            chunks.append(chunk)
-    else:
-        _decode_slowly(data, at, keys, chunks)
-    joined = b"".join(keys)
-    if not joined.isascii():
-        joined.decode()  # Who shows a key later must not stumble over it.
-        keys = [sortable(key) for key in keys]
-    if count is not None and count != len(keys):
-        raise ValueError(f"it should have {count} entries and has {len(keys)}")
-    return Segment.of_chunks(keys, chunks)
-
-
-def _decode_slowly(data: bytes, at: int, keys: list[bytes], chunks: list[bytes]) -> None:
-    """For entries with values of unusual length."""
-    key = keys[0]
-    while at < len(data):
-        start = at
-        dropped, at = read_varint(data, at)
-        if dropped > len(key):
-            raise ValueError(_DROPS_TOO_MUCH)
-        rest, at = _read_entry(data, at)
-        key = key[: len(key) - dropped] + rest
-        keys.append(key)
-        chunks.append(data[start:at])
-
-
-def _read_entry(data: bytes, at: int) -> tuple[bytes, int]:
-    """Key bytes, and where the entry behind them ends."""
-    start = at
-    while data[at]:
-        at = data.index(0, at) + 1
-    at += 1
-    rest = data[start:at]
-    if not rest.endswith(END):
-        raise ValueError("a key does not end")
-    if data[at] not in ACTIONS:
-        raise ValueError(f"action {data[at]} is not known")
-    if data[at + 1] > 127:
-        raise ValueError(f"payload {data[at + 1]} is not one byte")
-    size = data[at + 2]
-    if size > 127:  # Who takes the id out of an entry counts on one byte before it.
-        raise ValueError("a value's id is too long")
-    at += 3 + size + 16
-    if at > len(data):
-        raise ValueError("it is cut short")
-    return rest, at

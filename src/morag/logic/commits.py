@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from morag.backend.base import ObjId
-from morag.index.layered import CommitIndex, index_of
+from morag.index.layered import CommitIndex, index_of, replaced
 from morag.index.ops import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
 from morag.index.spill import grown_index
 from morag.model.conflicts import ConflictType
@@ -17,10 +17,12 @@ from morag.persist import ids
 from morag.persist.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
 from morag.persist.objects import Commit, CommitKind, Index, IndexSegments
 from morag.persist.order import key_to_utf8
+from morag.persist.proof import FEW_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from morag.index.segment import Entry
     from morag.persist.persist import Persist
 
 
@@ -51,7 +53,7 @@ class Remove(Struct, frozen=True, gc=False):
 class Unmoved(Struct, frozen=True, gc=False):
     """Assert that a key still holds `expected`; nothing is written for it.
 
-    What held nothing expects NO_ANCESTOR, and that is never fulfilled: the original does not take
+    What held nothing expects NO_ANCESTOR, and that is never fulfilled: Nessie does not take
     absence for something that can stay unchanged.
     """
 
@@ -134,6 +136,7 @@ def build_commit(
 
     ops: dict[bytes, bytes] = {}
     hashed: list[bytes] = []
+    readded: set[bytes] = set()
     added = {add.key: add.content_id for add in adds} if removes else {}
     for remove in removes:
         op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
@@ -145,6 +148,8 @@ def build_commit(
             # same content id is not removed at all.
             gone = op if conflict is None or remove.key not in added else conflict.existing
             if gone is not None and content_id_of(gone) != added.get(remove.key):
+                if remove.key in added:
+                    readded.add(remove.key)
                 hashed.append(
                     ids.hashed_remove(
                         key_to_utf8(remove.key), payload_of(gone), content_id_of(gone)
@@ -181,10 +186,25 @@ def build_commit(
         reference_index=grown.reference_index,
         stripes=grown.stripes,
         incremental=grown.incremental,
+        sealed=_needs_seal(draft, operations) and _allows_seal(index, operations, readded),
         kind=draft.kind,
     )
     commit.memo.form = grown.index
     return BuiltCommit(commit, grown.objects, len(ops))
+
+
+def _needs_seal(draft: Draft, operations: Sequence[Entry]) -> bool:
+    """Whether damage could look like a sound commit of Nessie's (`refutation.py`)."""
+    return len(operations) > FEW_OPERATIONS or bool(draft.merge_parents and draft.adds)
+
+
+def _allows_seal(index: CommitIndex, operations: Sequence[Entry], readded: set[bytes]) -> bool:
+    """Whether the id follows from the row and the parent.
+
+    The removes of `readded` keys are hashed, but not stored. They can be found again if they are
+    all that the commit replaced; a merge that is forced may also replace content without a remove.
+    """
+    return not readded or readded == {key for key, _ in replaced(index, operations)}
 
 
 def _key(change: Add | Remove) -> bytes:

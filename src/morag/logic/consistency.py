@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from enum import Enum
-from itertools import combinations, islice, permutations
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 
 from morag.backend.base import ObjId
 from morag.errors import RepositoryCorrupt
-from morag.index.diff import diff
-from morag.index.directory import Directory, segment_of
+from morag.index.diff import diff_with_pauses
+from morag.index.directory import segment_of
 from morag.index.layered import CommitIndex, index_of
-from morag.index.ops import content_id_of, exists, has_content_id, payload_of, value_of
-from morag.persist import codec, ids
+from morag.index.ops import content_id_of, has_content_id, payload_of, value_of
+from morag.logic.refutation import is_cut_off, refutes
+from morag.persist import codec
 from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index, IndexSegments, Value
-from morag.persist.order import key_to_utf8
+from morag.persist.objects import Commit, Index, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from morag.backend.base import Ref
-    from morag.index.segment import Entry, Segment
+    from morag.index.segment import Segment
     from morag.persist.objects import Obj
     from morag.persist.persist import Persist
 
-_VALUES_AT_ONCE: Final = 500
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work that may take long: it can be stopped for a while, or for good, after each step."""
+
+_MOST_VALUES: Final = 100
+_MANY_BYTES: Final = 1024 * 1024  # Of values that were read together: the next may be as large.
 _ORDERS_TRIED: Final = 5_000
 
 
@@ -61,19 +68,19 @@ class CommitStatus(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def check_reference(persist: Persist, ref: Ref) -> list[CommitStatus]:
+def check_reference(persist: Persist, ref: Ref) -> Steps[list[CommitStatus]]:
     """The head, then the heads before it, newest first."""
     pointers = [ref.pointer, *(previous.pointer for previous in ref.previous)]
-    return [check_commit(persist, pointer) for pointer in pointers]
+    return (yield from _check_all(persist, pointers))
 
 
-def check_log(persist: Persist, start: CommitStatus, commits: int) -> Consistency:
+def check_log(persist: Persist, start: CommitStatus, commits: int) -> Steps[Consistency]:
     """The worst verdict on up to `commits` commits below `start`, with their merge parents."""
     worst, current = start.consistency, start.commit
     for _ in range(commits):
         if current is None or worst is Consistency.COMMIT_INCONSISTENT:
             break
-        below = [check_commit(persist, parent) for parent in current.parents]
+        below = yield from _check_all(persist, current.parents)
         worst = max((worst, *(status.consistency for status in below)), key=lambda c: c.rank)
         current = None if current.parent == NO_ANCESTOR else below[0].commit
     return worst
@@ -85,25 +92,44 @@ def check_commit(persist: Persist, id: ObjId) -> CommitStatus:
     Ids are recomputed, so that a flipped bit shows as surely as a missing row. The values come
     last: where only those fail, the commit can still be listed.
     """
+    steps = check_in_steps(persist, id)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            status: CommitStatus = end.value
+            return status
+
+
+def check_in_steps(persist: Persist, id: ObjId) -> Steps[CommitStatus]:
+    """Like `check_commit`, in steps of some milliseconds each."""
     if id == NO_ANCESTOR:
         return CommitStatus(id, None, Consistency.COMMIT_CONSISTENT)
     checker = _Checker(persist)
     commit = checker.commit(id)
     if commit is None:
         return CommitStatus(id, None, Consistency.COMMIT_INCONSISTENT, checker.found)
-    index = checker.index(commit)
+    index = yield from checker.index(commit)
     if index is not None:
-        checker.against_parent(commit, index)
+        yield from checker.against_parent(commit, index)
     if checker.findings:
         return CommitStatus(id, commit, Consistency.COMMIT_INCONSISTENT, checker.found)
     assert index is not None, "an index that cannot be read is a finding"
-    checker.values(index)
+    yield from checker.values(index)
     verdict = (
         Consistency.COMMIT_CONTENT_INCONSISTENT
         if checker.findings
         else Consistency.COMMIT_CONSISTENT
     )
     return CommitStatus(id, commit, verdict, checker.found)
+
+
+def _check_all(persist: Persist, ids: Iterable[ObjId]) -> Steps[list[CommitStatus]]:
+    found = []
+    for id in ids:
+        status = yield from check_in_steps(persist, id)
+        found.append(status)
+    return found
 
 
 class _Checker:
@@ -125,7 +151,7 @@ class _Checker:
             self._note(id, "the commit is incomplete: its import was cut short")
         return commit
 
-    def index(self, commit: Commit) -> CommitIndex | None:
+    def index(self, commit: Commit) -> Steps[CommitIndex | None]:
         """The commit's index, after reading all of it; None if a part cannot be read."""
         before = len(self.findings)
         if commit.reference_index is not None:
@@ -135,10 +161,11 @@ class _Checker:
         try:
             index = index_of(self.persist, commit)
             _check_order(index.incremental)
-        except (RepositoryCorrupt, ValueError, IndexError) as damage:
+        except (RepositoryCorrupt, ValueError) as damage:
             self._note(commit.id, str(damage))
             return None
         for stripe in index.directory.stripes:
+            yield
             obj = self._read(stripe.segment)
             if isinstance(obj, Index):
                 keys = segment_of(obj).keys
@@ -146,8 +173,10 @@ class _Checker:
                     self._note(stripe.segment, "the segment does not span the keys of its stripe")
         return None if len(self.findings) > before else index
 
-    def against_parent(self, commit: Commit, index: CommitIndex) -> None:
+    def against_parent(self, commit: Commit, index: CommitIndex) -> Steps[None]:
         """What the id does not cover: place in history, and all that was inherited."""
+        if is_cut_off(commit):
+            return  # What it inherited is gone, and so is what its `seq` counts.
         parent = None
         operations = list(index.operations())
         if commit.parent != NO_ANCESTOR:
@@ -155,7 +184,7 @@ class _Checker:
             if parent is None:
                 # That is the parent's trouble, and shows when the parent is checked. Unless it is
                 # not the parent that is damaged, but its id in here.
-                if _id_differs(commit, operations, index_of(self.persist, None)):
+                if refutes(self.persist, commit, _ORDERS_TRIED):
                     self._note(commit.id, "the commit does not hash to its id, its parent unread")
                 return
         if commit.seq != (1 if parent is None else parent.seq + 1):
@@ -165,10 +194,15 @@ class _Checker:
             self._note(commit.id, "the tail is not that of the parent")
         try:
             before = index_of(self.persist, parent)
-            changed = {key for key, _, _ in diff(before, index)}
+            changed = set()
+            for found in diff_with_pauses(before, index):
+                if found is None:
+                    yield
+                else:
+                    changed.add(found[0])
             if changed - {key for key, _ in operations}:
                 self._note(commit.id, "the index has changes that are not the commit's operations")
-            if _id_differs(commit, operations, before):
+            if refutes(self.persist, commit, _ORDERS_TRIED):
                 self._note(commit.id, "the commit does not hash to its id")
         except RepositoryCorrupt:
             return  # The parent's index cannot be read: again the parent's trouble.
@@ -179,15 +213,21 @@ class _Checker:
         except RepositoryCorrupt:
             return None
 
-    def values(self, index: CommitIndex) -> None:
-        entries = index.items()
-        while batch := list(islice(entries, _VALUES_AT_ONCE)):
+    def values(self, index: CommitIndex) -> Steps[None]:
+        entries, tried = index.items(), 1
+        while batch := list(islice(entries, tried)):
             wanted = {value_of(op): op for _, op in batch}
+            size = 0
             for id, obj in self._read_all(list(wanted)):
-                if isinstance(obj, Value) and obj.payload != payload_of(wanted[id]):
+                if not isinstance(obj, Value):
+                    continue
+                size += len(obj.data)
+                if obj.payload != payload_of(wanted[id]):
                     self._note(id, "the value's type is not that of its index entry")
-                if isinstance(obj, Value) and _other_content(obj, wanted[id]):
+                if _other_content(obj, wanted[id]):
                     self._note(id, "the value's content id is not that of its index entry")
+            tried = 1 if size > _MANY_BYTES else min(2 * tried, _MOST_VALUES)
+            yield
 
     def _read(self, id: ObjId) -> Obj | None:
         return next((obj for _, obj in self._read_all([id])), None)
@@ -201,26 +241,15 @@ class _Checker:
                 continue
             try:
                 obj = codec.decode(row)
-                actual = _actual_id(obj)
-            except (RepositoryCorrupt, ValueError, IndexError) as damage:
+                if isinstance(obj, Index):
+                    _check_order(segment_of(obj))
+            except (RepositoryCorrupt, ValueError) as damage:
                 self._note(id, str(damage))
-                continue
-            if actual != id:
-                self._note(id, f"the {type(obj).__name__} does not hash to its id")
             else:
                 yield id, obj
 
     def _note(self, id: ObjId, problem: str) -> None:
         self.findings.append(Finding(id, problem))
-
-
-def _actual_id(obj: Obj) -> ObjId:
-    """The id computed from what was read. A commit's needs its parent, see `_id_differs`."""
-    if isinstance(obj, IndexSegments):
-        return Directory(codec.decode_stripes(obj.encoded)).as_object().id
-    if isinstance(obj, Index):
-        _check_order(segment_of(obj))
-    return obj.id
 
 
 def _other_content(value: Value, op: bytes) -> bool:
@@ -231,48 +260,3 @@ def _other_content(value: Value, op: bytes) -> bool:
 def _check_order(segment: Segment) -> None:
     if any(a >= b for a, b in zip(segment.keys, segment.keys[1:], strict=False)):
         raise ValueError("the keys of an index are out of order")
-
-
-def _id_differs(commit: Commit, operations: list[Entry], parent: CommitIndex) -> bool:
-    """Whether the id is certainly not that of the commit.
-
-    We hash operations in key order, but the original takes them as its client sent them, and the
-    row does not keep that order. A key that was removed and added again has its remove hashed, but
-    not stored; one that a merge took from its source by force has none. So orders and re-adds are
-    tried, as far as there are not too many of them.
-    """
-    removes = [e for e in operations if not exists(e[1])]
-    adds = [e for e in operations if exists(e[1])]
-    readded = [
-        (key, old)
-        for key, op in adds
-        if (old := parent.get(key)) is not None and content_id_of(old) != content_id_of(op)
-    ]
-    hashed_adds = [
-        ids.hashed_add(key_to_utf8(k), payload_of(op), value_of(op), content_id_of(op))
-        for k, op in adds
-    ]
-    head = (commit.parent, commit.message, commit.headers)
-    in_key_order = ((one, hashed_adds) for one in _hashed_removes(removes, readded))
-    in_any_order = (
-        (one, other)
-        for some in _hashed_removes(removes, readded)
-        for one in permutations(some)
-        for other in permutations(hashed_adds)
-    )
-    for tried in (in_key_order, in_any_order):
-        for one, other in islice(tried, _ORDERS_TRIED):
-            if ids.commit_id(*head, one, other) == commit.id:
-                return False
-    return next(in_any_order, None) is None
-
-
-def _hashed_removes(removes: list[Entry], readded: list[Entry]) -> Iterator[list[bytes]]:
-    """In key order: with the removes of all keys that were added again, of none, and of some."""
-    count = len(readded)
-    for size in (count, *range(count)):
-        for some in combinations(readded, size):
-            yield [
-                ids.hashed_remove(key_to_utf8(k), payload_of(op), content_id_of(op))
-                for k, op in sorted((*removes, *some))
-            ]

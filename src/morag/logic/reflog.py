@@ -5,13 +5,16 @@ from __future__ import annotations
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from morag.backend.base import LogRow, ObjId
-from morag.errors import BadRequest
+from morag.errors import BadRequest, RepositoryCorrupt
 from morag.persist.ids import NO_ANCESTOR
+from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +35,8 @@ class RefOperation(Enum):
 class RefMove(Struct, frozen=True, array_like=True):
     """One move. A lane's batch of commits is one move; `commits` counts them.
 
-    Stored as it stands: only append fields, with a default.
+    Stored as it stands: only append fields, with a default. Nothing else protects a line, so it has
+    a checksum of its own and of its key; 0 stands for none, as in lines of early versions.
     """
 
     name: str
@@ -42,6 +46,7 @@ class RefMove(Struct, frozen=True, array_like=True):
     who: str
     at_micros: int
     commits: int = 0
+    checksum: int = 0
 
 
 class RefLog:
@@ -62,7 +67,7 @@ class RefLog:
         nanos = self._persist.clock_nanos()
         move = RefMove(name, operation, before, after, who, nanos // 1000, commits)
         # Time first, so that lines sort by it; then chance, so that servers do not meet.
-        return LogRow(nanos.to_bytes(8, "big") + self._random_bytes(4), _encode(move))
+        return _row(nanos.to_bytes(8, "big") + self._random_bytes(4), move)
 
     def creation(self, ref: Ref, who: str = "") -> LogRow:
         """The line of a creation, under the same key whoever writes it.
@@ -72,7 +77,7 @@ class RefLog:
         at, name = ref.created_micros, ref.name
         move = RefMove(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, ref.pointer, who, at)
         chance = sha256(name.encode()).digest()[:4]
-        return LogRow((at * 1000).to_bytes(8, "big") + chance, _encode(move))
+        return _row((at * 1000).to_bytes(8, "big") + chance, move)
 
     def read(self, before: str | None = None, limit: int = 100) -> tuple[list[RefMove], str | None]:
         """Moves, newest first, and the token to go on with; no token at the end."""
@@ -82,7 +87,29 @@ class RefLog:
             raise BadRequest("Invalid token string representation") from None
         rows = self._persist.read_log(key, limit + 1)
         token = rows[limit - 1].key.hex() if len(rows) > limit else None
-        return [_decode(row.data) for row in rows[:limit]], token
+        return [_move_of(row) for row in rows[:limit]], token
+
+
+def _row(key: bytes, move: RefMove) -> LogRow:
+    return LogRow(key, _encode(replace(move, checksum=_checksum(key, move))))
+
+
+def _move_of(row: LogRow) -> RefMove:
+    line = f"Line {row.key.hex()} of the ref-log"
+    try:
+        move = _decode(row.data)
+    except (*UNREADABLE, msgspec.MsgspecError) as damage:
+        raise RepositoryCorrupt.found(line, f"is not readable ({damage})") from damage
+    if move.checksum and move.checksum != _checksum(row.key, move):
+        raise RepositoryCorrupt.found(line, "is damaged: its checksum is wrong")
+    return move
+
+
+def _checksum(key: bytes, move: RefMove) -> int:
+    """Of exactly these fields: a field that is added later must not change it for older lines."""
+    texts = [move.name, move.operation.value, move.before.hex(), move.after.hex(), move.who]
+    covered = "\0".join([*texts, str(move.at_micros), str(move.commits)])
+    return crc32(covered.encode(), crc32(key))
 
 
 _encode = msgspec.msgpack.Encoder().encode

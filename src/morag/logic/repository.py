@@ -19,6 +19,7 @@ from morag.model.names import full_name
 from morag.model.times import instant_text
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import StringObj
+from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from morag.logic.references import References
@@ -28,7 +29,7 @@ _DESCRIPTION: Final = text_key("repo\0description")
 
 
 class RepositoryDescription(Struct, frozen=True, rename="camel"):
-    """Stored as JSON in exactly these fields: the original refuses others."""
+    """Stored as JSON in exactly these fields: Nessie refuses others."""
 
     repository_created_time: str
     oldest_possible_commit_time: str
@@ -67,9 +68,14 @@ def initialize(persist: Persist, references: References) -> None:
 def read_description(persist: Persist) -> RepositoryDescription:
     pointer = pointer_of(persist, REPOSITORY)
     if pointer is None:
-        raise RepositoryCorrupt("The repository has no description: it was never initialized")
+        raise RepositoryCorrupt.found("The internal reference 'int/repo'", "is missing")
     op = index_of(persist, head_commit(persist, pointer)).get(_DESCRIPTION)
     if op is None:
-        raise RepositoryCorrupt("The repository has no description")
-    text = persist.fetch(StringObj, value_of(op)).text
-    return msgspec.json.decode(text, type=RepositoryDescription)
+        raise RepositoryCorrupt.object(pointer, "has no description of the repository")
+    stored = persist.fetch(StringObj, value_of(op))
+    try:
+        return msgspec.json.decode(stored.text, type=RepositoryDescription)
+    except (*UNREADABLE, msgspec.MsgspecError) as damage:
+        raise RepositoryCorrupt.object(
+            stored.id, f"is not a readable description of the repository ({damage})"
+        ) from damage

@@ -1,12 +1,14 @@
-"""Objects to rows and back: the original's ObjProto, field by field, in its order."""
+"""Objects to rows and back: Nessie's ObjProto, field by field, in its order."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from morag.backend.base import ObjId, Row
 from morag.errors import RepositoryCorrupt
+from morag.persist.ids import segments_id
 from morag.persist.objects import (
     KINDS,
     Commit,
@@ -22,13 +24,28 @@ from morag.persist.objects import (
     Value,
 )
 from morag.persist.order import key_from_utf8, key_to_utf8
-from morag.wire import BYTES, bytes_field, fields, int_field, signed, text_field
+from morag.wire import (
+    BYTES,
+    UNREADABLE,
+    bytes_field,
+    fields,
+    int_field,
+    read_varint,
+    signed,
+    text_field,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.persist.objects import Obj
 
+_SHORT_HEADER: Final = 256  # Characters of a name and its value.
+_NUMBER: Final = rb"([\x80-\xff]*+[\x00-\x7f])"
+# Created, seq and the ids of the tail: how every commit starts, and most of its fields.
+_START: Final = re.compile(
+    rb"\x08" + _NUMBER + rb"\x10" + _NUMBER + rb"((?:\x1a\x20.{32})+)", re.DOTALL
+)
 _OBJ_FIELD: Final = {
     Commit: 2,
     RefObj: 3,
@@ -48,19 +65,25 @@ def encode(obj: Obj, referenced_micros: int = 0) -> Row:
 
 
 def decode(row: Row) -> Obj:
-    """The object in the row. Damage is reported with the id it was found under."""
+    """The object in the row, if its content hashes to the id that it is stored under.
+
+    The id of a commit does not always follow from its row alone: `proof.py` has more on that.
+    """
     kind = KINDS.get(row.kind)
     if kind is None:
-        raise RepositoryCorrupt(f"Object {row.id.hex()} has the unknown kind '{row.kind}'")
+        raise RepositoryCorrupt.object(row.id, f"has the unknown kind {row.kind!r}")
     try:
         ((number, message),) = fields(row.data)
         if number != _OBJ_FIELD[kind] or not isinstance(message, bytes):
             raise ValueError(f"it holds field {number}")
         obj: Obj = _DECODERS[kind](row.id, message)
-    except (ValueError, IndexError, TypeError, KeyError) as damage:
-        raise RepositoryCorrupt(
-            f"Object {row.id.hex()} is not a readable {kind.__name__}: {damage}"
+        actual = obj.id
+    except UNREADABLE as damage:
+        raise RepositoryCorrupt.object(
+            row.id, f"is not a readable {kind.__name__} ({damage})"
         ) from damage
+    if actual != row.id:
+        raise RepositoryCorrupt.object(row.id, f"is damaged: the {kind.__name__} has another id")
     return obj
 
 
@@ -74,14 +97,30 @@ def encoded_stripe(number: int, stripe: Stripe) -> bytes:
     )
 
 
+def hashed_stripe(stripe: Stripe) -> bytes:
+    return key_to_utf8(stripe.first) + key_to_utf8(stripe.last) + stripe.segment
+
+
 def decode_stripes(encoded: bytes) -> list[Stripe]:
     """The stripes of an INDEX_SEGMENTS."""
     stripes = []
     for number, value in fields(encoded):
         if number != 1 or not isinstance(value, bytes):
             raise _unexpected(number)
-        stripes.append(_decode_stripe(value))
+        stripes.append(_usual_stripe(value) or _decode_stripe(value))
     return stripes
+
+
+def _usual_stripe(data: bytes) -> Stripe | None:
+    """A stripe with short keys, without going from field to field: there may be thousands."""
+    middle = data[1] + 2
+    end = middle + data[middle + 1] + 2 if middle + 1 < len(data) else 0
+    if data[0] != 0x0A or data[middle : middle + 1] != b"\x12" or len(data) != end + 34:
+        return None
+    if data[1] > 127 or data[middle + 1] > 127 or data[end : end + 2] != b"\x1a\x20":
+        return None
+    first, last = data[2:middle], data[middle + 2 : end]
+    return Stripe(key_from_utf8(first), key_from_utf8(last), ObjId(data[end + 2 :]))
 
 
 def _encode_commit(c: Commit) -> bytes:
@@ -96,8 +135,8 @@ def _encode_commit(c: Commit) -> bytes:
         parts.append(bytes_field(7, c.reference_index))
     parts += [encoded_stripe(8, s) for s in c.stripes]
     parts.append(bytes_field(9, c.incremental))
-    if c.incomplete:
-        parts.append(int_field(10, 1))
+    if c.incomplete or c.sealed:
+        parts.append(int_field(10, c.incomplete))
     parts.append(int_field(11, c.kind.value))
     return b"".join(parts)
 
@@ -108,6 +147,11 @@ def _decode_commit(id: ObjId, data: bytes) -> Commit:
     merged: list[ObjId] = []
     headers: list[tuple[str, tuple[str, ...]]] = []
     stripes: list[Stripe] = []
+    if (start := _START.match(data)) is not None:
+        plain["created_micros"] = signed(read_varint(start[1], 0)[0])
+        plain["seq"] = signed(read_varint(start[2], 0)[0])
+        tail = [ObjId(start[3][at + 2 : at + 34]) for at in range(0, len(start[3]), 34)]
+        data = data[start.end() :]
     for number, value in fields(data):
         match number, value:
             case 1, int():
@@ -130,6 +174,7 @@ def _decode_commit(id: ObjId, data: bytes) -> Commit:
                 plain["incremental"] = value
             case 10, int():
                 plain["incomplete"] = bool(value)
+                plain["sealed"] = not value
             case 11, int():
                 plain["kind"] = CommitKind(value)
             case _:
@@ -193,8 +238,11 @@ def _encode_segments(segments: IndexSegments) -> bytes:
     return segments.encoded
 
 
-def _decode_segments(id: ObjId, data: bytes) -> IndexSegments:
-    return IndexSegments(id, data)
+def _decode_segments(_: ObjId, data: bytes) -> IndexSegments:
+    stripes = decode_stripes(data)
+    segments = IndexSegments(segments_id(map(hashed_stripe, stripes)), data)
+    segments.memo.form = stripes
+    return segments
 
 
 def _decode_stripe(data: bytes) -> Stripe:
@@ -270,8 +318,18 @@ def _decode_unique(_: ObjId, data: bytes) -> Unique:
     return Unique(_text(got.get(1)), _bytes(got.get(2)))
 
 
-@lru_cache(maxsize=2048)  # All but the times are the same in most commits.
 def _encode_header_field(number: int, name: str, values: tuple[str, ...]) -> bytes:
+    # All but the times are the same in most commits. Long ones would take too much memory.
+    is_short = len(values) == 1 and len(name) + len(values[0]) <= _SHORT_HEADER
+    return (_remembered_header_field if is_short else _header_field)(number, name, values)
+
+
+@lru_cache(maxsize=2048)
+def _remembered_header_field(number: int, name: str, values: tuple[str, ...]) -> bytes:
+    return _header_field(number, name, values)
+
+
+def _header_field(number: int, name: str, values: tuple[str, ...]) -> bytes:
     if len(values) == 1:
         known, value = name.encode(), values[0].encode()
         size = len(known) + len(value) + 4

@@ -18,19 +18,24 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, tuple[str, ...]], ...]
 """Names with their values, in the order in which they are stored and hashed."""
 
+ID_BYTES: Final = 32
+"""How long the id of a commit is. Only ids of custom objects may be shorter or longer."""
+
 NO_ANCESTOR: Final = ObjId(sha256(b"empty").digest())
 """Where every history begins; it is never stored."""
 
 NO_CONTENT_ID: Final = bytes(16)
 """Stands in an index entry for a content id that is not a UUID, or for none."""
 
-_REMOVE: Final = (2).to_bytes(4, "little")
-_ADD: Final = (1).to_bytes(4, "little")
 _PAYLOADS: Final = tuple(n.to_bytes(4, "little") for n in range(128))
 
 
 def value_id(content_id: str, payload: int, data: bytes) -> ObjId:
-    return _hash(b"VALUE", content_id.encode(), _PAYLOADS[payload], data)
+    return value_id_of(content_id.encode(), payload, data)
+
+
+def value_id_of(content_id: bytes, payload: int, data: bytes) -> ObjId:
+    return _hash(b"VALUE", content_id, _PAYLOADS[payload], data)
 
 
 def ref_id(name: str, initial_pointer: ObjId, created_micros: int) -> ObjId:
@@ -63,26 +68,27 @@ def string_id(
 
 
 def tag_id(message: str | None, headers: Headers | None, signature: bytes | None) -> ObjId:
-    return _hash(b"TAG", (message or "").encode(), *hashed_headers(headers or ()), signature or b"")
+    return _hash(b"TAG", _texts(message or "", headers or ()), signature or b"")
 
 
 def commit_id(
     parent: ObjId, message: str, headers: Headers, removes: Iterable[bytes], adds: Iterable[bytes]
 ) -> ObjId:
     """Merge parents, `seq` and times other than those in the headers are not part of the id."""
-    return _hash(b"COMMIT", parent, message.encode(), *hashed_headers(headers), *removes, *adds)
+    return _hash(b"COMMIT", parent, _texts(message, headers), *removes, *adds)
 
 
 def hashed_remove(key: bytes, payload: int, content_id: bytes) -> bytes:
-    return _REMOVE + _PAYLOADS[payload] + key + _uuid(content_id)
+    return b"\2\0\0\0%b%b%b" % (_PAYLOADS[payload], key, _uuid(content_id))
 
 
 def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> bytes:
-    return _ADD + key + _PAYLOADS[payload] + value + _uuid(content_id)
+    return b"\1\0\0\0%b%b%b%b" % (key, _PAYLOADS[payload], value, _uuid(content_id))
 
 
-def hashed_headers(headers: Headers) -> list[bytes]:
-    return [part.encode() for name, values in headers for part in (name, *values)]
+def _texts(message: str, headers: Headers) -> bytes:
+    parts = [part for name, values in headers for part in (name, *values)]
+    return "".join((message, *parts)).encode()
 
 
 def _hash(*parts: bytes) -> ObjId:

@@ -54,6 +54,11 @@ class Commit(Struct, frozen=True, kw_only=True):
     `seq` is the first parent's plus one, whatever the merge parents have. `tail` starts with the
     parent and goes on with its ancestors, newest first. The keys are those of the reference index
     (`reference_index` or `stripes`, never both), overlaid by the incremental one.
+
+    `sealed` says that the id follows from this row (`proof.py`), or from this row and what the
+    parent has under the keys that it replaced (`logic/refutation.py`), so that a row with another
+    id is damaged for sure. It is stored as an `incomplete_index` that is written although it is
+    false: readers of the format see no difference, and Nessie never writes it.
     """
 
     kind_letter: ClassVar[str] = "c"
@@ -69,6 +74,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     stripes: tuple[Stripe, ...] = ()
     incremental: bytes
     incomplete: bool = False
+    sealed: bool = False
     kind: CommitKind = CommitKind.NORMAL
     memo: Memo = field(default_factory=Memo)
 
@@ -167,7 +173,8 @@ class IndexSegments(Struct, frozen=True):
     """The stripes of a reference index that is too wide to be inlined into its commits.
 
     Kept encoded, and made with its id: there may be thousands of stripes, and the writer has both
-    from pieces it has at hand (`codec.encoded_stripe`, `ids.segments_id`).
+    from pieces it has at hand (`codec.encoded_stripe`, `ids.segments_id`). The memo of one that
+    was loaded holds its stripes, which were decoded for its id.
     """
 
     kind_letter: ClassVar[str] = "I"

@@ -1,6 +1,6 @@
-"""Store keys as bytes whose plain order is the original's.
+"""Store keys as bytes whose plain order is Nessie's.
 
-The original compares keys as Java strings, that is by UTF-16 units, where U+1F600 sorts before
+Nessie compares keys as Java strings, that is by UTF-16 units, where U+1F600 sorts before
 U+FF5E. UTF-8 sorts the other way round. Swapping the lead bytes of the two groups makes bytes that
 sort like UTF-16, cost nothing for other texts, and translate back without loss.
 

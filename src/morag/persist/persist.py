@@ -14,13 +14,17 @@ from morag.backend.base import (
     KeepsRefLog,
     LimitsNames,
     PreviousPointer,
+    Private,
     RefSwap,
 )
+from morag.backend.protos import damaged_ref
 from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.persist.cache import ObjectCache
 from morag.persist.codec import decode, encode
+from morag.persist.ids import ID_BYTES
 from morag.persist.objects import Commit, Index, IndexSegments
+from morag.persist.proof import is_proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,12 +45,18 @@ class ObjectMissing(RepositoryCorrupt):
 
     def __init__(self, ids: Sequence[ObjId]) -> None:
         listed = ", ".join(f"'{id.hex()}'" for id in ids)
-        super().__init__(f"Object{'s' if len(ids) > 1 else ''} {listed} not found")
+        objects = f"Object{'s' if len(ids) > 1 else ''} {listed}"
+        super().__init__(str(RepositoryCorrupt.found(objects, "not found")))
         self.ids = tuple(ids)
 
 
 class Persist:
-    """Objects and refs of one repository."""
+    """Objects and refs of one repository.
+
+    Every object that is loaded is checked against its id, once: what is cached is sound.
+    `refutes` decides on commits whose id does not follow from their row alone (`proof.py`), by what
+    else is stored; without it they are taken as they are.
+    """
 
     def __init__(
         self,
@@ -54,12 +64,14 @@ class Persist:
         cache: ObjectCache,
         settings: Settings,
         clock_nanos: Callable[[], int],
+        refutes: Callable[[Persist, Commit], bool] | None = None,
     ) -> None:
         self._backend = backend
         self._repo = settings.repository_id
         self._cache = cache
         self.settings = settings
         self.clock_nanos = clock_nanos
+        self._refutes = refutes
         self._recent: deque[ObjId] = deque()
         self._staged: dict[ObjId, Obj] = {}
         self._stagings: dict[ObjId, int] = {}
@@ -67,6 +79,7 @@ class Persist:
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
         self.read_only = isinstance(backend, ReadOnlyBackend)
+        self.is_shared = not isinstance(backend, Private)
 
     def now_micros(self) -> int:
         return self.clock_nanos() // 1000
@@ -81,8 +94,11 @@ class Persist:
 
     def fetch_all(self, kind: type[T], ids: Sequence[ObjId]) -> list[T]:
         """The objects in the order asked for, read in one go as far as they are not cached."""
-        found = self._load(ids)
-        return [_typed(kind, id, found[id]) for id in ids]
+        cached = [obj for id in ids if (obj := self._cache.get(id)) is not None]
+        if len(cached) < len(ids):
+            found = self._load(ids)
+            cached = [found[id] for id in ids]
+        return [_typed(kind, id, obj) for id, obj in zip(ids, cached, strict=True)]
 
     def fetch_any(self, id: ObjId) -> Obj:
         """An object whose kind depends on who wrote it."""
@@ -104,8 +120,14 @@ class Persist:
                 raise ObjectMissing(lost)
             for id, row in rows.items():
                 obj = found[id] = decode(row)
+                if self._refutes is not None and type(obj) is Commit and not is_proven(obj):
+                    self._judge(obj, self._refutes)
                 self._cache.put(obj, len(row.data))
         return found
+
+    def _judge(self, commit: Commit, refutes: Callable[[Persist, Commit], bool]) -> None:
+        if refutes(self._trusting(), commit):
+            raise RepositoryCorrupt.object(commit.id, "is damaged: the Commit has another id")
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         """The rows as they are stored, past the cache: for those who check what is stored."""
@@ -195,15 +217,25 @@ class Persist:
     def afresh(self) -> Persist:
         """The same repository with nothing remembered yet: for those who check what is stored."""
         cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
+        return Persist(self._backend, cache, self.settings, self.clock_nanos, self._refutes)
+
+    def _trusting(self) -> Persist:
+        """For `refutes`, which reads other commits: these are not judged when they are loaded."""
+        cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
         return Persist(self._backend, cache, self.settings, self.clock_nanos)
 
     # References
 
     def refs(self, names: Sequence[str]) -> dict[str, Ref]:
-        return self._backend.read_refs(self._repo, names)
+        found = self._backend.read_refs(self._repo, names)
+        for ref in found.values():
+            # Nothing vouches for a ref but its store. This is what can be seen without looking up.
+            if len(ref.pointer) != ID_BYTES:
+                raise damaged_ref(ref.name)
+        return found
 
     def ref(self, name: str) -> Ref | None:
-        return self._backend.read_refs(self._repo, [name]).get(name)
+        return self.refs([name]).get(name)
 
     def swap_ref(
         self, name: str, expected: Ref | None, new: Ref | None, log: Sequence[LogRow] = ()
@@ -264,9 +296,7 @@ def _claimed(uniques: frozenset[ObjId], new: frozenset[ObjId]) -> None:
 
 def _typed(kind: type[T], id: ObjId, obj: Obj) -> T:
     if not isinstance(obj, kind):
-        raise RepositoryCorrupt(
-            f"Object {id.hex()} is a {type(obj).__name__}, not a {kind.__name__}"
-        )
+        raise RepositoryCorrupt.object(id, f"is a {type(obj).__name__}, not a {kind.__name__}")
     if kind is Commit and obj.incomplete:  # type: ignore[union-attr]
         raise RepositoryCorrupt(
             f"Commit {id.hex()} is incomplete: its import was cut short; import it again"

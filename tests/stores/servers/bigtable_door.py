@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -29,6 +29,8 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC tells no types
         self._channel = grpc.insecure_channel(f"127.0.0.1:{port}")
         self._lock = Lock()
         self._failures: dict[str, list[Failure]] = {}
+        self._unanswered: set[str] = set()
+        self._closed = Event()
         self.seen: list[str] = []
         self._threads = ThreadPoolExecutor(16)
         self._server = grpc.server(self._threads, [self])
@@ -40,7 +42,13 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC tells no types
         with self._lock:
             self._failures[call] = list(failures)
 
+    def never_answer(self, call: str) -> None:
+        """Accept calls of the name and keep them waiting until the door is closed."""
+        with self._lock:
+            self._unanswered.add(call)
+
     def close(self) -> None:
+        self._closed.set()
         self._server.stop(None).wait()
         self._threads.shutdown()
         self._channel.close()
@@ -65,6 +73,10 @@ class Door(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC tells no types
             self.seen.append(name)
             left = self._failures.get(name)
             failure = left.pop(0) if left else None
+            unanswered = name in self._unanswered
+        if unanswered:
+            self._closed.wait()
+            context.abort(grpc.StatusCode.CANCELLED, "the door was closed")
         answers: list[bytes] = []
         try:
             if failure is None or failure.done:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE: Final = "mariadb-server-core"
+CLIENT_PACKAGE: Final = "mariadb-client-core"
 
 
 class MariaDBServer:
@@ -33,6 +34,7 @@ class MariaDBServer:
         self.port = self._daemon.port
         self.socket = self._daemon.directory / "socket"
         install = installed("mariadb-install-db", PACKAGE)
+        installed("my_print_defaults", CLIENT_PACKAGE)  # Called by mariadb-install-db.
         how = ["--auth-root-authentication-method=normal", "--skip-test-db"]
         data = f"--datadir={self._daemon.directory}/data"
         self._daemon.run([str(install), "--no-defaults", data, *how])

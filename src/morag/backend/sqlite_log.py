@@ -1,0 +1,190 @@
+"""Whether SQLite's log holds all that was committed, before SQLite reads it.
+
+The log is a header and frames, each with a page of the database. The checksum of a frame covers
+all frames before it. SQLite forgets all frames from the first wrong one on, since a crash may have
+left it unfinished. After a kill, the shared memory knows how many frames were committed. After a
+crash of the machine it does not; but then no transactions follow an unfinished frame, and more than
+one word of it is wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
+
+from morag.backend.sqlite_shared import is_in_use, read_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+Sums: TypeAlias = tuple[int, int]
+
+LOG: Final = "-wal"
+
+_HEADER: Final = struct.Struct(">8I")
+_SUMMED_HEADER_BYTES: Final = 24
+_FRAME: Final = struct.Struct(">6I")
+_SUMMED_FRAME_BYTES: Final = 8
+_MAGIC: Final = 0x377F0682
+"""Of a log whose checksums take words as little-endian. One more: as big-endian."""
+_VERSION: Final = 3007000
+_ALL: Final = 0xFFFFFFFF
+_SALT: Final = slice(16, 24)
+_PIECE_BYTES: Final = 1 << 16
+
+
+class LostTransactions(Struct, frozen=True):
+    """The place in the log where SQLite would stop reading, and why committed frames follow it."""
+
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"is damaged at byte {self.offset}: {self.reason}"
+
+
+_WRONG_HEADER: Final = LostTransactions(0, "its header is wrong")
+
+
+class _Frame(Struct, frozen=True):
+    offset: int
+    salt: Sums
+    sums: Sums
+    ends_transaction: bool
+    summed: bytes
+    """The bytes that the checksum covers."""
+
+
+def find_damage(database: Path) -> LostTransactions | None:
+    """What is wrong with the log of a database that nobody has open.
+
+    If somebody has it open, the log changes while it is looked at, and SQLite will not read it from
+    its beginning. So damage counts only if nobody has opened the database meanwhile.
+    """
+    if is_in_use(database):
+        return None
+    damage = _find_damage(database)
+    if damage is None or is_in_use(database) or _find_damage(database) != damage:
+        return None
+    return damage
+
+
+def _find_damage(database: Path) -> LostTransactions | None:
+    try:
+        with database.with_name(database.name + LOG).open("rb") as log:
+            reading = _read(log)
+    except FileNotFoundError:
+        reading = _Reading()
+    committed = read_committed(database)
+    if committed is None or reading.frames is None:
+        return reading.suspicion
+    if reading.salt not in (b"", committed.salt):
+        return None  # It is older, and all of it is in the database.
+    if reading.frames >= committed.frames:
+        return None
+    if not reading.frames and committed.frames <= committed.copied:
+        return None
+    reason = f"{committed.frames} frames were committed, of which {reading.frames} are left"
+    return LostTransactions(reading.end, reason)
+
+
+class _Reading(Struct, frozen=True):
+    """How many frames SQLite would read, up to which byte, and what speaks for more of them.
+
+    A suspicion counts only if the number of committed frames is not known. After a kill it may be
+    wrong: what a process leaves in a log may be half of a frame over half of an older one, or
+    transactions that failed.
+    """
+
+    frames: int | None = 0
+    """`None` if the header is wrong."""
+    end: int = 0
+    salt: bytes = b""
+    suspicion: LostTransactions | None = None
+
+
+def _read(log: BinaryIO) -> _Reading:
+    header = log.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return _Reading()
+    magic, version, page_bytes, _, *salt_and_sums = _HEADER.unpack(header)
+    salt = salt_and_sums[0], salt_and_sums[1]
+    words = "<II" if magic == _MAGIC else ">II"
+    state = _added((0, 0), header[:_SUMMED_HEADER_BYTES], words)
+    if magic & ~1 != _MAGIC or version != _VERSION or [*state] != salt_and_sums[2:]:
+        # SQLite syncs the header before it writes frames, so a crash cannot have torn it.
+        pieces = iter(lambda: log.read(_PIECE_BYTES), b"")
+        is_empty = not any(piece.strip(b"\0") for piece in pieces)
+        return _Reading() if is_empty else _Reading(None, 0, b"", _WRONG_HEADER)
+    frames, taken, end = _frames(log, page_bytes), 0, _HEADER.size
+    suspicion = None
+    for index, frame in enumerate(frames):
+        state = _added(state, frame.summed, words)
+        if frame.salt != salt or frame.sums != state:
+            suspicion = _lost_by(frame, frames, salt, state)
+            end = frame.offset
+            break
+        end = log.tell()
+        taken = index + 1 if frame.ends_transaction else taken
+    return _Reading(taken, end, header[_SALT], suspicion)
+
+
+def _frames(log: BinaryIO, page_bytes: int) -> Iterator[_Frame]:
+    size = _FRAME.size + page_bytes
+    while len(held := log.read(size)) == size:
+        _, database_pages, *rest = _FRAME.unpack_from(held)
+        yield _Frame(
+            offset=log.tell() - size,
+            salt=(rest[0], rest[1]),
+            sums=(rest[2], rest[3]),
+            ends_transaction=database_pages != 0,
+            summed=held[:_SUMMED_FRAME_BYTES] + held[_FRAME.size :],
+        )
+
+
+def _lost_by(
+    wrong: _Frame, later: Iterator[_Frame], salt: Sums, state: Sums
+) -> LostTransactions | None:
+    """What is lost if SQLite stops at a frame. Frames of an older log have another salt."""
+    ends = [frame.ends_transaction for frame in chain([wrong], later) if frame.salt == salt]
+    if any(ends[:-1]):
+        return LostTransactions(wrong.offset, f"{sum(ends)} transactions follow a wrong frame")
+    if _is_wrong_in_one_word(wrong, salt, state):
+        return LostTransactions(wrong.offset, "a word of a frame is wrong")
+    return None
+
+
+def _added(state: Sums, summed: bytes, words: str) -> Sums:
+    first, second = state
+    for one, other in struct.iter_unpack(words, summed):
+        first = (first + one + second) & _ALL
+        second = (second + other + first) & _ALL
+    return first, second
+
+
+def _is_wrong_in_one_word(frame: _Frame, salt: Sums, state: Sums) -> bool:
+    """Whether the frame is what it should be but for one word: of its salt, its sums, its data.
+
+    An unfinished frame lacks more than that. A word that `n` others follow counts F(n) times in the
+    first sum and F(n + 1) times in the second, with F for Fibonacci's numbers. If it is wrong by
+    some number, the sums are wrong by that number times these factors. One of the factors is odd,
+    so comparing the products crosswise is enough.
+    """
+    if frame.sums == state:
+        return True
+    if frame.salt != salt:
+        return False
+    first, second = ((mine - its) & _ALL for mine, its in zip(state, frame.sums, strict=True))
+    if not first or not second:
+        return True
+    factor, next_factor = 0, 1
+    for _ in range(len(frame.summed) // 4):
+        if (first * next_factor - second * factor) & _ALL == 0:
+            return True
+        factor, next_factor = next_factor, (factor + next_factor) & _ALL
+    return False

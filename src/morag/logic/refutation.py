@@ -1,0 +1,225 @@
+"""Whether a commit whose id does not follow from its row is damaged.
+
+`persist/proof.py` explains why the id of a sound commit need not follow from its row. Such a commit
+is refuted only if all that its writer may have hashed was tried in vain: the operations in any
+order, with the removes of keys that it added again, whose former entries the parent has, and the
+headers in the orders that they had before Nessie read and rewrote the commit.
+
+Some ids depend on what cannot be found again, and such commits are never refuted:
+
+- Nessie's commits with more operations than can be tried.
+- Nessie's merges that add something. If the merged branch added a key again, Nessie hashes the
+  remove of what the merge base had there, and a merge that is forced may find something else, or
+  nothing, in the parent. (Since 0.78; squashed transplants, which had no merge parents, ended
+  with 0.62.)
+- Commits that Nessie imported, which keep their ids, and the one at which it cut a history off.
+- Commits of content without a content id: an id of zeros is hashed, but stored as none.
+
+Morag seals such commits of its own: their ids follow from the row and the parent in one known way.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+from math import comb, factorial
+from typing import TYPE_CHECKING, Final
+
+from morag.errors import RepositoryCorrupt
+from morag.index.layered import index_of, replaced
+from morag.index.ops import (
+    content_id_of,
+    exists,
+    has_content_id,
+    is_current,
+    payload_of,
+    value_of,
+)
+from morag.index.segment import Segment
+from morag.logic.repository import read_description
+from morag.model.times import parse_instant
+from morag.persist import ids
+from morag.persist.header_order import orders_before_rewrites
+from morag.persist.ids import ID_BYTES, NO_ANCESTOR
+from morag.persist.objects import Commit, CommitKind
+from morag.persist.order import key_to_utf8
+from morag.persist.persist import ObjectMissing
+from morag.persist.proof import FEW_OPERATIONS, is_proven
+from morag.wire import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.index.segment import Entry
+    from morag.persist.ids import Headers
+    from morag.persist.persist import Persist
+
+ORDERS_TRIED_ON_LOAD: Final = 2 * factorial(FEW_OPERATIONS)
+"""All orders of a few operations, or fewer with keys that were added again: about a millisecond."""
+
+# Nessie's tool that cuts a history off gives the oldest commit that is left no parent and another
+# message, and the id that it had.
+_CUT: Final = " [updated to remove parents on "
+
+_CLOCKS_DIFFER_MICROS: Final = 3_600_000_000
+"""By how much the clock of a server may be ahead of the one on which its commits were imported."""
+
+
+def refutes(persist: Persist, commit: Commit, most_orders: int = ORDERS_TRIED_ON_LOAD) -> bool:
+    """Whether the commit is certainly not what its id says.
+
+    Reads other objects through `persist`. If the parent is damaged, or something that it needs is,
+    nothing is refuted: what it held is not known. A parent that is not there at all is different:
+    then it may be the parent's id in this commit that is damaged.
+    """
+    if is_proven(commit):
+        return False
+    try:
+        return _contradicts(persist, commit, most_orders) and not _has_wrong_parent(
+            persist, commit, most_orders
+        )
+    except RepositoryCorrupt:
+        return False
+
+
+def is_cut_off(commit: Commit) -> bool:
+    """Whether Nessie cut the history off at this commit: all below it was removed."""
+    return commit.tail == (NO_ANCESTOR,) and _ends_with_cut(commit.message)
+
+
+def _ends_with_cut(message: str) -> bool:
+    """Whether it ends with Nessie's note and its date. A pattern would take long on some texts."""
+    if not message.endswith("]"):
+        return False
+    note = message[message.rfind("]", 0, -1) + 1 : -1]
+    _, found, date = note.partition(_CUT)
+    return bool(found and date)
+
+
+def _has_wrong_parent(persist: Persist, commit: Commit, most_orders: int) -> bool:
+    """Whether it is the parent that is damaged. What lies below the parent is trusted."""
+    parent = _parent(persist, commit)
+    return (
+        parent is not None and not is_proven(parent) and _contradicts(persist, parent, most_orders)
+    )
+
+
+def _contradicts(persist: Persist, commit: Commit, most_orders: int) -> bool:
+    """Whether the id is not the hash of anything that the writer may have hashed."""
+    try:
+        own = [
+            entry for entry in Segment.decode(commit.incremental).items() if is_current(entry[1])
+        ]
+    except UNREADABLE:
+        return True
+    adds = [entry for entry in own if exists(entry[1])]
+    removes = [entry for entry in own if not exists(entry[1])]
+    if commit.sealed:
+        gone = sorted((*removes, *_replaced(persist, commit, adds)))
+        return (
+            _id_of(commit, commit.headers, _hashed_removes(gone), _hashed_adds(adds)) != commit.id
+        )
+    if _depends_on_more(commit, own, adds):
+        return False
+    # Before the parent is read: large commits have at least so many orders. Twenty is beyond all
+    # limits, and keeps the numbers small.
+    if factorial(min(len(removes), 20)) * factorial(min(len(adds), 20)) > most_orders:
+        return False
+    readded = _replaced(persist, commit, adds)
+    if _orders(len(removes), len(readded), len(adds)) > most_orders:
+        return False
+    return not _matches(commit, removes, readded, adds) and not _is_imported(persist, commit)
+
+
+def _depends_on_more(commit: Commit, own: Sequence[Entry], adds: Sequence[Entry]) -> bool:
+    """Whether what was hashed cannot be found in the row and the parent."""
+    # A damaged byte can turn a header into a merge parent, but hardly into one that could be an id.
+    is_merge = bool(adds) and any(len(id) == ID_BYTES for id in commit.merge_parents)
+    lacks_content_id = commit.kind is CommitKind.NORMAL and not all(
+        has_content_id(op) for _, op in own
+    )
+    return is_cut_off(commit) or is_merge or lacks_content_id
+
+
+def _is_imported(persist: Persist, commit: Commit) -> bool:
+    """Whether the commit is older than its repository, or than the end of an import into it.
+
+    Internal commits are never imported.
+    """
+    if commit.kind is CommitKind.INTERNAL:
+        return False
+    description = read_description(persist)
+    since = parse_instant(description.repository_created_time) // 1000
+    if (imported := description.repository_imported_time) is not None:
+        since = max(since, parse_instant(imported) // 1000 + _CLOCKS_DIFFER_MICROS)
+    return commit.created_micros < since
+
+
+def _replaced(persist: Persist, commit: Commit, adds: Sequence[Entry]) -> list[Entry]:
+    """What the parent has under keys to which the commit gave other content."""
+    parent = _parent(persist, commit) if adds else None
+    return [] if parent is None else replaced(index_of(persist, parent), adds)
+
+
+def _parent(persist: Persist, commit: Commit) -> Commit | None:
+    if commit.parent == NO_ANCESTOR:
+        return None
+    try:
+        return persist.fetch(Commit, commit.parent)
+    except ObjectMissing:
+        return None
+
+
+def _orders(removes: int, readded: int, adds: int) -> int:
+    """In how many ways the operations may have been hashed, with some of the `readded` removes."""
+    with_some = (comb(readded, size) * factorial(removes + size) for size in range(readded + 1))
+    return sum(with_some) * factorial(adds)
+
+
+def _matches(commit: Commit, removes: list[Entry], readded: list[Entry], adds: list[Entry]) -> bool:
+    orders_of_headers = _headers_before_rewrites(commit.headers)
+    hashed_adds = _hashed_adds(adds)
+    return any(
+        _id_of(commit, headers, first, then) == commit.id
+        for gone in _with_some(removes, readded)
+        for first in permutations(_hashed_removes(gone))
+        for then in permutations(hashed_adds)
+        for headers in orders_of_headers
+    )
+
+
+def _headers_before_rewrites(headers: Headers) -> set[Headers]:
+    values = dict(headers)
+    if len(values) < len(headers):
+        return {headers}
+    return {
+        tuple((name, values[name]) for name in names)
+        for names in orders_before_rewrites(list(values))
+    }
+
+
+def _with_some(removes: list[Entry], readded: list[Entry]) -> Iterator[list[Entry]]:
+    """The removes with those of all keys that were added again, of none, and of some."""
+    count = len(readded)
+    for size in (count, *range(count)):
+        for some in combinations(readded, size):
+            yield sorted((*removes, *some))
+
+
+def _hashed_removes(entries: Iterable[Entry]) -> list[bytes]:
+    return [
+        ids.hashed_remove(key_to_utf8(key), payload_of(op), content_id_of(op))
+        for key, op in entries
+    ]
+
+
+def _hashed_adds(entries: Iterable[Entry]) -> list[bytes]:
+    return [
+        ids.hashed_add(key_to_utf8(key), payload_of(op), value_of(op), content_id_of(op))
+        for key, op in entries
+    ]
+
+
+def _id_of(
+    commit: Commit, headers: Headers, removes: Iterable[bytes], adds: Iterable[bytes]
+) -> bytes:
+    return ids.commit_id(commit.parent, commit.message, headers, removes, adds)

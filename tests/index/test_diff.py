@@ -1,0 +1,74 @@
+"""Differences of two indexes, wherever each of them is cut into stripes, found in short steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from morag.backend.memory import MemoryBackend
+from morag.config import Settings
+from morag.index.diff import diff, diff_with_pauses
+from morag.index.directory import Directory
+from morag.index.keys import ALL, KeyRange, store_key
+from morag.index.layered import CommitIndex
+from morag.index.segment import EMPTY, Segment
+from morag.model.keys import ContentKey
+from morag.persist.cache import ObjectCache
+from morag.persist.objects import Index, Stripe
+from morag.persist.persist import Persist
+from morag.testing.counting import CountingBackend
+from tests.index.strategies import POOL, op_of
+
+KEYS = sorted(POOL[:60])
+STATES = st.dictionaries(st.sampled_from(KEYS), st.integers(1, 2).map(op_of))
+CUTS = st.sets(st.integers(1, len(KEYS)))
+
+
+def striped(persist: Persist, state: dict[bytes, bytes], cuts: set[int]) -> CommitIndex:
+    """An index of these entries that has nothing but stripes, cut at these places."""
+    entries, stripes = sorted(state.items()), []
+    for low, high in pairwise([0, *sorted(cut for cut in cuts if cut < len(state)), len(state)]):
+        if low < high:
+            segment = Segment.build(entries[low:high])
+            index = Index(segment.serialize(), segment)
+            persist.store([index])
+            stripes.append(Stripe(segment.keys[0], segment.keys[-1], index.id))
+    return CommitIndex(persist, EMPTY, Directory(stripes))
+
+
+@given(STATES, STATES, CUTS, CUTS, st.sampled_from(KEYS), st.sampled_from(KEYS))
+def test_a_diff_is_that_of_two_dicts_wherever_the_stripes_end(
+    one: dict[bytes, bytes],
+    other: dict[bytes, bytes],
+    cuts: set[int],
+    other_cuts: set[int],
+    lower: bytes,
+    upper: bytes,
+) -> None:
+    persist = Persist(MemoryBackend(), ObjectCache(1 << 20), Settings(), lambda: 0)
+    for range in (ALL, KeyRange(lower, upper)):
+        assert list(
+            diff(striped(persist, one, cuts), striped(persist, other, other_cuts), range)
+        ) == [
+            (key, one.get(key), other.get(key))
+            for key in sorted(one.keys() | other.keys())
+            if one.get(key) != other.get(key) and key in range
+        ]
+
+
+def test_equal_indexes_with_other_stripes_are_compared_in_short_steps() -> None:
+    """Every stripe overlaps two of the other side, so that all of them hang together."""
+    backend = CountingBackend(MemoryBackend())
+    persist = Persist(backend, ObjectCache(1 << 20), Settings(), lambda: 0)
+    state = {store_key(ContentKey.of(f"{n:05}")): op_of(1) for n in range(4_000)}
+    one = striped(persist, state, set(range(0, 4_000, 10)))
+    other = striped(persist, state, set(range(5, 4_000, 10)))
+    steps, most, before = 0, 0, 0
+    for found in diff_with_pauses(one, other):
+        assert found is None
+        steps, most = steps + 1, max(most, backend.rows["read_rows"] - before)
+        before = backend.rows["read_rows"]
+    assert steps > 50
+    assert most < 200  # Of 801 stripes.
