@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Served:
     """A server that runs as long as the `with` block, and is told to stop at its end.
 
     Whatever fails inside shows the end of what the server said. One that is `quiet` must not have
-    said anything but that it is ready.
+    said anything but that it is ready. `open_files` limits how many it may have.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Served:
         extra: Mapping[str, str] | None = None,
         exit_code: int = 0,
         quiet: bool = False,
+        open_files: int | None = None,
     ) -> None:
         self._exit_code, self._quiet = exit_code, quiet
         stored = () if store is None else ("--store", store)
@@ -75,6 +77,7 @@ class Served:
                 cwd=directory,
                 env=_environment(extra),
                 text=True,
+                preexec_fn=None if open_files is None else lambda: _limit_files(open_files),
             )
         assert self.process.stdout is not None
         self.ready_line = self.process.stdout.readline()
@@ -191,6 +194,10 @@ def run(
         timeout=PATIENCE_SECONDS,
         check=False,
     )
+
+
+def _limit_files(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
 def _command(*arguments: str) -> list[str]:

@@ -6,6 +6,8 @@ fields (`configuring.py`).
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_address, ip_network
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -90,8 +92,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """How `morag serve` meets the network, and how much clients can make each process hold.
 
-    Large request bodies are kept, unpacked, until they are answered: together they may take four
-    times `max_request_bytes`, and once more for each thread that unpacks. Beyond that it is 503.
+    Large request bodies are kept, unpacked and decoded, until they are answered: together they may
+    take sixteen times `max_request_bytes`, those of one client half of that. Beyond that it is 503.
     """
 
     host: str = "127.0.0.1"
@@ -113,17 +115,26 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     cors_origins: tuple[str, ...] = ()
     """Which web pages of other origins may call the API, like https://ui.example.com; * is all."""
 
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names to answer to, like lake.example.com; none is localhost on loopback, else all."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Proxies whose X-Forwarded-For is believed: addresses, or networks such as 10.0.0.0/8."""
+
     access_log: Literal["off", "text", "json"] = "off"
     """Whether every request leaves a line on standard error, and in which form."""
     stack_traces: bool = False
     """Whether errors show clients where in the code they happened."""
 
-    max_request_bytes: int = 64 * 1024 * 1024
+    max_request_bytes: int = 32 * 1024 * 1024
     """The largest request body, unpacked; a larger one is answered by 413."""
+    max_operations: int = 100_000
+    """How many operations or keys one request may have; one with more is answered by 413."""
+    max_unread_bytes: int = 256 * 1024 * 1024
+    """How much of all answers may wait for slow readers; the client with most is cut off then."""
     max_head_bytes: int = 64 * 1024
     """The largest request line and headers together; larger ones are answered by 431."""
     max_connections: int = 1000
-    """How many clients may be connected to one process; one more is answered by 503."""
+    """How many connections a process has; one more ends an idle one, or is answered by 503."""
     idle_timeout_seconds: float = 120.0
     """After which time a connection without a request is closed."""
     slow_client_seconds: float = 30.0
@@ -156,13 +167,26 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             raise BadRequest("Setting stack_traces must be True or False")
         if self.tls_key and not self.tls_cert:
             raise BadRequest("Setting tls_key needs tls_cert, the certificate it belongs to")
-        if not isinstance(self.cors_origins, tuple):
-            raise BadRequest("Setting cors_origins must be a list")
+        for name in LISTS:
+            if not isinstance(getattr(self, name), tuple):
+                raise BadRequest(f"Setting {name} must be a list")
         for origin in self.cors_origins:
             if origin != "*" and ("://" not in origin or origin.endswith("/")):
                 raise BadRequest(
                     f"Setting cors_origins must hold origins such as https://ui.example.com, or *,"
                     f" not {masked(repr(origin))}"
+                )
+        for host in self.allowed_hosts:
+            if not _is_host(host):
+                raise BadRequest(
+                    f"Setting allowed_hosts must hold names such as lake.example.com or"
+                    f" *.example.com, addresses, or *, without a port, not {masked(repr(host))}"
+                )
+        for proxy in self.trusted_proxies:
+            if not _is_network(proxy):
+                raise BadRequest(
+                    f"Setting trusted_proxies must hold addresses such as 10.0.0.1, or networks"
+                    f" such as 10.0.0.0/8, not {masked(repr(proxy))}"
                 )
 
 
@@ -177,10 +201,13 @@ SERVER_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "workers": (1, 1024),
     "threads": (1, 1024),
     "max_request_bytes": (1, _TIB),
+    "max_operations": (1, 1_000_000_000),
+    "max_unread_bytes": (1, _TIB),
     "max_head_bytes": (1024, 64 * _MIB),
     "max_connections": (1, 1_000_000),
     "gzip_min_bytes": (0, _TIB),
 }
+LISTS: Final = ("cors_origins", "allowed_hosts", "trusted_proxies")
 SECONDS: Final = ("idle_timeout_seconds", "slow_client_seconds", "shutdown_seconds")
 KERNEL_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "parents_per_commit": (1, 1024),
@@ -199,6 +226,7 @@ KERNEL_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "retry_sleep_max_ms": (0, _HOUR_MS),
     "lane_batch": (1, 100_000),
 }
+_HOST_NAME: Final = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _ORDER: Final = (
     ("min_index_segment_bytes", "max_index_segment_bytes", 2),
     ("retry_sleep_lower_ms", "retry_sleep_upper_ms", 1),
@@ -212,3 +240,21 @@ def _check_number(name: str, value: object, bounds: dict[str, tuple[int, int]]) 
         raise BadRequest(
             f"Setting {name} must be a whole number from {least} to {most}, not {value!r}"
         )
+
+
+def _is_host(text: str) -> bool:
+    if text == "*" or _HOST_NAME.fullmatch(text):
+        return True
+    try:
+        ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

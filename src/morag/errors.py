@@ -47,6 +47,10 @@ class StoreReadOnly(BadRequest):
     """A change was asked of a store that was opened to be read only."""
 
 
+class Forbidden(MoragError, code="FORBIDDEN", status=403):
+    """The request is not let in, whatever it asks for."""
+
+
 class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
     """A reference, or a commit, that is not there."""
 
@@ -150,5 +154,21 @@ class StoreLocked(ServiceUnavailable):
     """Another process has the embedded store open."""
 
 
-class RepositoryCorrupt(MoragError, code="UNKNOWN", status=500):
-    """What is stored contradicts itself: an object is missing, damaged or unfinished."""
+class RepositoryCorrupt(MoragError, code="REPOSITORY_CORRUPT", status=500):
+    """Something stored is missing, damaged or unfinished. Nessie has no code of its own for it.
+
+    Its clients take a code that they do not know for an internal error of the server, and show the
+    message.
+    """
+
+    @classmethod
+    def found(cls, where: str, problem: str) -> RepositoryCorrupt:
+        """Damage in one place, and what is left to do about it."""
+        return cls(
+            f"{where} {problem}; restore the store from a backup. "
+            "Everything that does not need it can still be used"
+        )
+
+    @classmethod
+    def object(cls, id: bytes, problem: str) -> RepositoryCorrupt:
+        return cls.found(f"Object {id.hex()}", problem)

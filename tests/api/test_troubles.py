@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from morag.api.troubles import Troubles
+from morag.api.troubles import Damage, Troubles
 from morag.errors import (
     BadRequest,
     ReferenceConflict,
@@ -42,6 +42,24 @@ def test_an_outage_is_told_at_once_and_then_now_and_then(log: Log) -> None:
         "POST /a failed: it is down",
         *["POST /a failed: it is down (and 39 more like this)"] * 2,
     ]
+
+
+def test_damage_is_logged_once_for_each_thing_and_remembered(log: Log) -> None:
+    assert log.troubles.damage is None
+    for _ in range(3):
+        for id in (b"\x01", b"\x02"):
+            log.troubles.note(RepositoryCorrupt.object(id, "is damaged"), "GET /")
+        log.now += 100.0
+    first, second = (str(RepositoryCorrupt.object(id, "is damaged")) for id in (b"\x01", b"\x02"))
+    assert log.lines == [f"GET / failed: {first}", f"GET / failed: {second}"]
+    assert log.troubles.damage == Damage(2, first)
+
+
+def test_a_store_in_ruins_does_not_fill_the_log(log: Log) -> None:
+    for number in range(3000):
+        log.troubles.note(RepositoryCorrupt(f"{number}"), "GET /")
+    assert len(log.lines) == 1000
+    assert log.troubles.damage == Damage(1000, "0")
 
 
 def test_each_kind_is_told(log: Log) -> None:

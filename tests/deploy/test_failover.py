@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.deploy
 
 _COMMITS: Final = 40  # Of each client.
+# It says that it closes: nginx would send the next request on the same connection.
+_NOTHING: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _SURELY_SPREAD: Final = 64  # Branches: if all of them belong to one server, they are not spread.
 _KILLED: Final = -9
 
@@ -107,7 +109,7 @@ def test_a_server_that_is_not_there_is_passed_over(
     """What nginx would repeat too often is not passed on, so one request has to find it out."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         nowhere = free.getsockname()
-    with HangsUp(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as there:
+    with HangsUp(_NOTHING) as there:
         with Nginx(tmp_path, [nowhere, there.address], rests_seconds=600) as nginx:
             branches = [f"branch-{number}" for number in range(_SURELY_SPREAD)]
             found = Counter(nginx.ask(method, path.format(each), {}).status for each in branches)

@@ -202,10 +202,18 @@ GOOD: Final = (
     b"GET /api/v2/trees/main/entries?filter=entry.name%3D%3D'a'&max-records=3 HTTP/1.1\r\n"
     + _HOST
     + b"Accept-Encoding: gzip\r\nNessie-Client-Spec: 2\r\n\r\n",
-    b"GET /api/v2/trees/main@" + _NO_ANCESTOR + b"~1/history?fetch=ALL HTTP/1.1\r\n\r\n",
-    b"GET /api/v1/diffs/main...main HTTP/1.1\r\nConnection: close\r\n\r\n",
-    b"DELETE /api/v1/trees/branch/x?expectedHash=" + _NO_ANCESTOR + b" HTTP/1.1\r\n\r\n",
-    b"OPTIONS * HTTP/1.1\r\n\r\n",
+    b"GET /api/v2/trees/main@"
+    + _NO_ANCESTOR
+    + b"~1/history?fetch=ALL HTTP/1.1\r\n"
+    + _HOST
+    + b"\r\n",
+    b"GET /api/v1/diffs/main...main HTTP/1.1\r\n" + _HOST + b"Connection: close\r\n\r\n",
+    b"DELETE /api/v1/trees/branch/x?expectedHash="
+    + _NO_ANCESTOR
+    + b" HTTP/1.1\r\n"
+    + _HOST
+    + b"\r\n",
+    b"OPTIONS * HTTP/1.1\r\n" + _HOST + b"\r\n",
     b"HEAD /api/v2/trees/-/contents/a.b HTTP/1.0\r\nExpect: 100-continue\r\n\r\n",
 )
 _TELLING: Final = st.sampled_from(

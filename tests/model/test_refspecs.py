@@ -180,3 +180,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except BadRequest:
         return
     assert parse_ref_spec(str(spec)) == spec
+
+
+def test_relative_parts_have_a_largest_length() -> None:
+    assert len(parse_hash_or_relative(5_000 * "~1").relatives) == 5_000
+    for text in (10_000 * "~1", "main" + 10_000 * "~1"):
+        with pytest.raises(BadRequest, match="relative part"):
+            parse_ref_spec(text)
+    with pytest.raises(BadRequest, match="relative part"):
+        parse_hash_or_relative(10_000 * "~1")

@@ -117,10 +117,14 @@ class OverRest:
     def delete(self, name: str) -> None:
         self._server.delete("trees", self._at_head(name))
 
-    def merge(self, source: str, into: str, meta: CommitMeta | None = None) -> None:
+    def merge(
+        self, source: str, into: str, meta: CommitMeta | None = None, *, force: bool = False
+    ) -> None:
         body = {"fromRefName": source, "fromHash": self.head(source)}
         if meta is not None:
             body["commitMeta"] = _filled(meta)
+        if force:
+            body["defaultKeyMergeMode"] = "FORCE"
         done = self._server.post("trees", self._at_head(into), "history", "merge", body=body)
         assert done["wasApplied"]
 

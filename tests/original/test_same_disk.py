@@ -21,7 +21,7 @@ from morag.config import Settings
 from morag.errors import ReferenceNotFound
 from morag.model.keys import ContentKey
 from morag.model.meta import CommitMeta
-from morag.model.operations import Put
+from morag.model.operations import Delete, Put
 from tests.original.catalogs import InProcess, OverRest, Seen, names, verdicts
 from tests.original.server import Refused, Server, rocksdb
 from tests.original.work import Work, table
@@ -109,6 +109,25 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+def test_a_merge_that_nessie_was_forced_to_make_is_not_taken_for_damaged(place: Place) -> None:
+    """Both branches replaced one table, and the target deleted the other. Nessie hashes the removes
+    of what the merge base had, of which no row has a trace."""
+    kept, dropped = ContentKey.of("kept"), ContentKey.of("dropped")
+    meta = CommitMeta(message="changed")
+    with place.original() as original:
+        original.commit("main", [Put(kept, table(1)), Put(dropped, table(2))], meta)
+        original.create("BRANCH", "dev", original.head("main"))
+        for branch, again in (("dev", [kept, dropped]), ("main", [kept])):
+            gone = [Delete(key) for key in (kept, dropped)]
+            original.commit(branch, [*gone, *(Put(key, table(3)) for key in again)], meta)
+        original.merge("dev", "main", force=True)
+        shown, recent = original.seen(), original.recent("main")
+    with place.morag() as ours:
+        assert_same(ours, shown)
+        assert ours.recent("main") == recent
+        assert ours.damage() == []
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)

@@ -1,4 +1,4 @@
-"""Every conflict that a commit can meet, and that all of them are told."""
+"""Every conflict that a commit can meet, and that all of them are reported."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,15 +9,18 @@ import pytest
 
 from morag import CommitMeta, Settings
 from morag.backend.base import ObjId, Ref, RefSwap
-from morag.errors import MoragError, RepositoryCorrupt
+from morag.errors import RepositoryCorrupt
 from morag.index.keys import store_key
 from morag.index.layered import index_of
 from morag.index.ops import INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, value_of
 from morag.index.segment import Segment
 from morag.logic.consistency import CommitStatus, Consistency
+from morag.logic.refutation import is_cut_off
 from morag.persist import codec
 from morag.persist.objects import Commit
 from morag.wire import read_varint
+from tests.format.nessie_writer import cut_off, rewritten
+from tests.format.uncovered import UNCOVERED, uncovered
 from tests.rules.scenes import Store, create, delete, head, key, put, update
 
 if TYPE_CHECKING:
@@ -238,6 +240,20 @@ def test_merge_parents_are_part_of_the_log(store: Store) -> None:
     assert (seen.current.consistency, seen.log) == (CONSISTENT, INCONSISTENT)
 
 
+def test_the_commit_at_which_nessie_cut_a_history_off_is_consistent(striped: Store) -> None:
+    """It has entries of commits that are gone, and goes on counting where they ended."""
+    specs = ("main", "main~1", "main~2", "main~3")
+    *above, cut, below = (commit_of(striped, spec) for spec in specs)
+    for commit in above:
+        striped.replace(commit.id, codec.encode(rewritten(commit, cut.id)).data)
+    striped.replace(cut.id, codec.encode(cut_off(cut)).data)
+    striped.backend.delete_rows("", [below.id])
+    repo = striped.reopened()
+    assert len(list(repo.history.log("main"))) == 3
+    for spec in specs[:3]:
+        assert repo.history.check(spec).consistency is CONSISTENT
+
+
 def test_a_reference_that_points_nowhere_is_still_shown(store: Store) -> None:
     create(store.repo, "main", a="a")
     ref = store.refs()["refs/heads/main"]
@@ -347,36 +363,60 @@ def test_every_byte_of_a_commit_counts_but_for_a_few(
 
 
 @pytest.mark.parametrize("make", [root, changes, merge])
-def test_a_damaged_commit_is_read_as_damaged_or_not_at_all(
+def test_a_damaged_commit_is_refused_unless_the_damage_is_not_covered_by_its_id(
     make: Callable[[Repository], None],
 ) -> None:
     store = Store()
     make(store.repo)
     commit = commit_of(store)
     data = store.rows()[commit.id].data
+    entries, log = all_entries(store.repo), whole_log(store.repo)
+    refused = 0
     for at in range(len(data)):
-        store.replace(commit.id, flipped(data, at, 0xFF))
+        wrong = flipped(data, at, 0xFF)
+        store.replace(commit.id, wrong)
         repo = store.reopened()
-        reads: list[Callable[[], object]] = [
-            lambda repo=repo: list(repo.contents.entries("main", with_content=True)),  # type: ignore[misc]
-            lambda repo=repo: list(repo.history.log("main", with_operations=True)),  # type: ignore[misc]
-            lambda repo=repo: repo.commit("main", [put("z", "z")], "z"),  # type: ignore[misc]
-        ]
-        for read in reads[: 3 if at % 16 == 0 else 2]:
-            with suppress(MoragError):
-                read()
-        store.repo.references.assign("main", f"@{commit.id.hex()}")
+        if loose := uncovered(commit.id, data, wrong):
+            for read in (all_entries, whole_log):
+                read_or_reported(read, repo)
+            assert loose <= {*UNCOVERED, "nothing"}
+        else:
+            refused += 1
+            for read in (all_entries, whole_log):
+                with pytest.raises(RepositoryCorrupt, match=commit.id.hex()):
+                    read(repo)
+            if at % 16 == 0:
+                with pytest.raises(RepositoryCorrupt, match=commit.id.hex()):
+                    repo.commit("main", [put("z", "z")], "z")
+    assert refused > len(data) // 2
+    store.replace(commit.id, data)
+    assert (all_entries(store.reopened()), whole_log(store.reopened())) == (entries, log)
 
 
 @pytest.mark.parametrize("kind", ["INDEX", "INDEX_SEGMENTS", "VALUE"])
-def test_damaged_parts_are_read_as_damaged_or_not_at_all(striped: Store, kind: str) -> None:
+def test_every_byte_of_a_damaged_part_is_reported_with_its_id(striped: Store, kind: str) -> None:
     id = part(striped, kind)
     data = striped.rows()[id].data
     for at in range(0, len(data), 3):
         striped.replace(id, flipped(data, at, 0xFF))
-        repo = striped.reopened()
-        with suppress(MoragError):
-            list(repo.contents.entries("main", with_content=True))
+        with pytest.raises(RepositoryCorrupt, match=id.hex()):
+            all_entries(striped.reopened())
+
+
+def all_entries(repo: Repository) -> object:
+    return list(repo.contents.entries("main", with_content=True))
+
+
+def whole_log(repo: Repository) -> object:
+    return list(repo.history.log("main", with_operations=True))
+
+
+def read_or_reported(read: Callable[[Repository], object], repo: Repository) -> None:
+    """What the id does not cover may read as something else, but fails only with a name."""
+    try:
+        read(repo)
+    except RepositoryCorrupt as error:
+        assert "Object" in str(error)
 
 
 def flipped(data: bytes, at: int, mask: int) -> bytes:
@@ -440,3 +480,26 @@ def _loose_entries(index: bytes, offset: int) -> set[int]:
         if op[:1] in (REMOVE, INCREMENTAL_REMOVE):
             loose |= {at + 3 + n for n in range(len(value_of(op)))}
     return loose
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("a [updated to remove parents on 2024]", True),
+        (" [updated to remove parents on  [updated to remove parents on ]", True),
+        ("a [updated to remove parents on ]", False),
+        ("a [updated to remove parents on 2024] b]", False),
+        ("a [updated to remove parents on 2024", False),
+        ("[updated to remove parents on 2024]", False),
+        (100_000 * " [updated to remove parents on ", False),
+    ],
+    ids=range(7),
+)
+def test_a_cut_off_history_is_known_by_the_end_of_its_message(
+    repo: Repository, message: str, expected: bool
+) -> None:
+    """However often the message looks like it: a client chooses messages."""
+    repo.commit("main", [put("a", "a")], message)
+    first = repo.resolve("main").commit
+    assert first is not None
+    assert is_cut_off(first) is expected

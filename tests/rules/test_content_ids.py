@@ -191,6 +191,17 @@ def test_one_of_its_keys_is_merged_if_the_other_is_dropped(repo: Repository) -> 
     assert tables(repo) == {"base": "0", "u": "1"}
 
 
+@pytest.mark.parametrize(("earlier", "later"), [("t", "u"), ("u", "t")])
+def test_of_two_deletes_of_one_content_the_later_belongs_to_a_rename(
+    repo: Repository, earlier: str, later: str
+) -> None:
+    renamed: list[Operation] = [delete(earlier), delete(later), put("new", "1", twice(repo))]
+    with pytest.raises(BadRequest, match=f"existing key '{later}' has no content ID"):
+        repo.commit("source", [*renamed, put(later, "again")], "into the place of the rename")
+    repo.commit("source", [*renamed, put(earlier, "again")], "into the place of the other")
+    assert tables(repo, "source") == {"base": "0", "new": "1", earlier: "again"}
+
+
 def test_a_rename_needs_its_delete_in_the_same_commit(repo: Repository) -> None:
     ids = create(repo, "main", t="t", u="u")
     with pytest.raises(BadRequest, match="New value for key 'new' must not have a content ID"):

@@ -72,8 +72,8 @@ def test_conflicts_are_an_error_that_lists_every_key(quarrel: Store, dry_run: bo
     assert str(raised.value) == (
         "The following keys have been changed in conflict: 'k1', 'k2', 'k3', 'new'"
     )
-    told = {str(c.key): (c.conflict_type.value, c.message) for c in raised.value.conflicts}
-    assert told == {
+    reported = {str(c.key): (c.conflict_type.value, c.message) for c in raised.value.conflicts}
+    assert reported == {
         "k1": (
             "VALUE_DIFFERS",
             "values of existing and expected content for key 'k1' are different",

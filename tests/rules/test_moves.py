@@ -149,11 +149,11 @@ def test_every_operation_leaves_a_line(any_repo: Repository) -> None:
     five = head(repo)
     repo.references.assign("v1", "main", who="gil")
     repo.references.delete("dev", who="hal")
-    told = [
+    reported = [
         (m.operation, m.reference.type, m.reference.name, m.hash_before, m.hash_after, m.who)
         for m in reversed(logged(repo))
     ]
-    assert told == [
+    assert reported == [
         ("COMMIT", "BRANCH", "main", NO_ANCESTOR, one, "ann"),
         ("CREATE_REFERENCE", "BRANCH", "dev", NO_ANCESTOR, one, "bob"),
         ("CREATE_REFERENCE", "TAG", "v1", NO_ANCESTOR, one, "carl"),

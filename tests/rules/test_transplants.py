@@ -207,7 +207,7 @@ def test_a_conflict_is_an_error(store: Store) -> None:
 
 
 @pytest.mark.parametrize("squash", [True, False])
-def test_conflicts_of_all_commits_are_told(store: Store, squash: bool) -> None:
+def test_conflicts_of_all_commits_are_reported(store: Store, squash: bool) -> None:
     hashes = quarrel(store.repo)
     before = store.everything()
     result = store.repo.transplant(hashes, "main", conflicts_as_result=True, squash=squash)

@@ -11,7 +11,7 @@ from tests.serving import PATIENCE_SECONDS
 if TYPE_CHECKING:
     import socket
 
-GET_MAIN: Final = b"GET /api/v2/trees/main HTTP/1.1\r\nHost: x\r\n\r\n"
+GET_MAIN: Final = b"GET /api/v2/trees/main HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def read_all(client: socket.socket) -> bytes:

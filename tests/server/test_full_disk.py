@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from contextlib import suppress
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import morag
-from tests.serving import Answer, Served
+from tests.serving import PATIENCE_SECONDS, Answer, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 DISK: Final = "size=32m"
 PIECE: Final = bytes(4096)
+ROOM_BYTES: Final = 6 << 20
 KINDS: Final = ["rocksdb", "sqlite"]
 JSON: Final = {"Content-Type": "application/json"}
 
@@ -41,6 +44,12 @@ def fill(disk: Path) -> None:
     with (disk / "filler").open("ab", buffering=0) as filler, suppress(OSError):
         while True:
             filler.write(PIECE)
+
+
+def make_some_room(disk: Path) -> None:
+    """Much less than what was filled."""
+    filler = disk / "filler"
+    os.truncate(filler, filler.stat().st_size - ROOM_BYTES)
 
 
 def commit(server: Served, message: str) -> Answer:
@@ -103,11 +112,42 @@ def test_a_full_disk_is_told_until_there_is_room_again(
         assert server.ask("GET", "/health/live").status == 200
         assert server.ask("GET", "/api/v2/trees/main/history").status == 200
 
-        (disk / "filler").unlink()
-        while server.ask("GET", "/health/ready").status != 200:  # RocksDB looks every 5 seconds.
-            sleep(0.1)
+        make_some_room(disk)
+        end = monotonic() + PATIENCE_SECONDS
+        while (ready := server.ask("GET", "/health/ready")).status != 200:
+            assert monotonic() < end, f"there is room again, but it is not ready: {ready.body!r}"
+            sleep(0.1)  # RocksDB looks every 5 seconds.
         assert commit(server, "last").status == 200
         assert server.ask("GET", "/health/ready").status == 200
+    assert messages(store) == ["last", *done]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_is_killed_after_a_full_disk_has_lost_nothing(
+    kind: str, tmp_path: Path, disk: Path
+) -> None:
+    """Its log may end in the middle of a write that did not fit."""
+    store = f"{kind}:{disk / 'store'}"
+    with Served(tmp_path, store=store, exit_code=-signal.SIGKILL) as server:
+        done, _ = commit_until_full(server, disk)
+        server.process.kill()
+    make_some_room(disk)
+    assert messages(store) == done
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_is_killed_after_there_was_room_again_has_lost_nothing(
+    kind: str, tmp_path: Path, disk: Path
+) -> None:
+    """The write that failed has taken a number, so that there is a gap before the next one."""
+    store = f"{kind}:{disk / 'store'}"
+    with Served(tmp_path, store=store, exit_code=-signal.SIGKILL) as server:
+        done, _ = commit_until_full(server, disk)
+        make_some_room(disk)
+        while server.ask("GET", "/health/ready").status != 200:
+            sleep(0.1)
+        assert commit(server, "last").status == 200
+        server.process.kill()
     assert messages(store) == ["last", *done]
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from tests.serving import Served
 
 EMPTY = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
+HOST = b"Host: localhost"
+POST = b"POST /nope HTTP/1.1\r\n" + HOST + b"\r\n"
 BRANCH = f'{{"type":"BRANCH","name":"main","hash":"{EMPTY}"}}'.encode()
 
 
 def post(path: bytes, body: bytes, *headers: bytes) -> bytes:
-    head = [b"POST " + path + b" HTTP/1.1", b"Host: x", b"Content-Type: application/json", *headers]
+    head = [b"POST " + path + b" HTTP/1.1", HOST, b"Content-Type: application/json", *headers]
     return b"\r\n".join([*head, b"Content-Length: %d" % len(body), b"", b""]) + body
 
 
@@ -52,8 +54,8 @@ def test_requests_sent_ahead_are_answered_in_order(server: Served) -> None:
     requests = []
     for number in range(20):
         requests += [create(f"ahead{number}"), f"GET /api/v2/trees/ahead{number}".encode()]
-        requests[-1] += b" HTTP/1.1\r\nHost: x\r\n\r\n"
-    requests[-1] = requests[-1].replace(b"Host: x", b"Connection: close")
+        requests[-1] += b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    requests[-1] = requests[-1].replace(b"Host", b"Connection: close\r\nHost")
     heard = server.exchange(b"".join(requests))
     names = [part.split(b'"name":"')[1].split(b'"')[0] for part in heard.split(b"HTTP/1.1 ")[1:]]
     assert names == [f"ahead{number}".encode() for number in range(20) for _ in range(2)]
@@ -94,14 +96,14 @@ def test_an_offer_to_speak_http_2_is_ignored(server: Served) -> None:
         status, _, body = read_answer(client)
         assert status == 200
         assert b'"name":"upgraded"' in body
-        client.sendall(GET_MAIN.replace(b"Host: x", b"\r\n".join(offer)))
+        client.sendall(GET_MAIN.replace(HOST, b"\r\n".join((HOST, *offer))))
         assert read_answer(client)[0] == 200
         client.sendall(GET_MAIN)
         assert read_answer(client)[0] == 200
 
 
 def test_countless_offers_sent_ahead(server: Served) -> None:
-    offering = GET_MAIN.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: h2c")
+    offering = GET_MAIN.replace(HOST, HOST + b"\r\nConnection: Upgrade\r\nUpgrade: h2c")
     last = GET_MAIN.replace(b"Host", b"Connection: close\r\nHost")
     heard = server.exchange(3000 * offering + last)
     assert heard.count(b"HTTP/1.1 200") == 3001
@@ -129,15 +131,15 @@ def test_who_asks_to_close_is_told_and_closed(server: Served) -> None:
 
 
 def test_whole_urls_as_for_a_proxy(server: Served) -> None:
-    sent = b"GET http://somewhere:1/api/v2/trees/main?fetch=MINIMAL HTTP/1.1\r\n"
-    heard = server.exchange(sent + b"Connection: close\r\n\r\n")
+    sent = b"GET http://localhost:1/api/v2/trees/main?fetch=MINIMAL HTTP/1.1\r\n"
+    heard = server.exchange(sent + b"Host: elsewhere\r\nConnection: close\r\n\r\n")
     assert heard.startswith(b"HTTP/1.1 200")
 
 
 def test_head_tells_the_length_and_sends_nothing(server: Served) -> None:
     full = server.ask("GET", "/api/v2/trees/main")
     heard = server.exchange(
-        b"HEAD /api/v2/trees/main HTTP/1.1\r\nConnection: close\r\n\r\n",
+        b"HEAD /api/v2/trees/main HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     )
     head, _, body = heard.partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(full.body) in head
@@ -155,7 +157,8 @@ def test_head_tells_the_length_and_sends_nothing(server: Served) -> None:
     ],
 )
 def test_paths_reach_the_api_as_they_were_sent(server: Served, path: bytes, status: int) -> None:
-    heard = server.exchange(b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n\r\n")
+    sent = GET_MAIN.replace(b"/api/v2/trees/main", path)
+    heard = server.exchange(sent.replace(HOST, HOST + b"\r\nConnection: close"))
     assert int(heard.split()[1]) == status
 
 
@@ -168,11 +171,27 @@ def test_paths_reach_the_api_as_they_were_sent(server: Served, path: bytes, stat
         b"GET /a b HTTP/1.1\r\n\r\n",
         b"NONSENSE / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nBad header: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\nabc",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+        POST + b"X: y\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        POST + b"Transfer-Encoding: chunked\r\n\r\n3\nabc\n0\n\n",
+        POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        POST + b"Content-Length: 3, 3\r\n\r\nabc",
+        POST + b"Content-Length: +3\r\n\r\nabc",
+        POST + b"Content-Length: -3\r\n\r\nabc",
+        POST + b"Content-Length: 99999999999999999999999\r\n\r\nabc",
+        b"GET / HTTP/1.1\nHost: localhost\n\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\rX: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: \0\r\n\r\n",
+        b"GET / HTTP/1.1\r\n Host: localhost\r\n\r\n",
+        b"GET / HTTP/1.1 \r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.2\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_what_is_not_http_is_told_so_and_closed(server: Served, sent: bytes) -> None:
@@ -182,13 +201,68 @@ def test_what_is_not_http_is_told_so_and_closed(server: Served, sent: bytes) -> 
     assert server.ask("GET", "/api/v2/trees/main").status == 200
 
 
+OFFER = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+@pytest.mark.parametrize("offer", [b"", OFFER], ids=["", "offering HTTP/2"])
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"needs a Host header"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nhost: localhost\r\n\r\n", b"one Host header"),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\nHost: elsewhere\r\n\r\n", b"one Host header"),
+        (b"GET / HTTP/1.1\r\nHost: local host\r\n\r\n", b"Host must be a name"),
+        (b"GET / HTTP/1.1\r\nHost: localhost/x\r\n\r\n", b"Host must be a name"),
+        (b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", b"Only HTTP/1.1 and HTTP/1.0"),
+        (b"GET / HTTP/0.9\r\nHost: localhost\r\n\r\n", b"Only HTTP/1.1 and HTTP/1.0"),
+        (b"GET /\r\n\r\n", b"Only HTTP/1.1 and HTTP/1.0"),
+        (POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"transfer coding"),
+        (
+            POST + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"transfer coding",
+        ),
+        (POST + b"Transfer-Encoding: identity\r\n\r\n", b"transfer coding"),
+        (POST.replace(b"POST", b"GET") + b"Transfer-Encoding: gzip\r\n\r\n", b"transfer coding"),
+        (
+            b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.0 has no Transfer-Encoding",
+        ),
+    ],
+)
+def test_what_others_may_understand_differently_is_refused(
+    server: Served, sent: bytes, reason: bytes, offer: bytes
+) -> None:
+    """And the connection is closed: nobody knows where the next request begins."""
+    line, _, rest = sent.partition(b"\r\n")
+    heard = server.exchange(line + b"\r\n" + offer + rest + GET_MAIN)
+    assert heard.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert reason in heard
+    assert heard.count(b"HTTP/1.1 4") == heard.count(b"content-length") == 1
+
+
+def test_a_transfer_coding_is_spelt_in_any_case(server: Served) -> None:
+    sent = POST + b"Connection: close\r\nTransfer-Encoding:  CHUNKED \r\n\r\n0\r\n\r\n"
+    assert server.exchange(sent).startswith(b"HTTP/1.1 404")
+
+
 def test_the_answers_before_a_mistake_are_given(server: Served) -> None:
     heard = server.exchange(create("before") + b"NONSENSE\r\n\r\n")
     assert [part[:3] for part in heard.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
-def test_no_tunnels(server: Served) -> None:
-    assert server.exchange(b"CONNECT a:1 HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 405")
+@pytest.mark.parametrize("target", [b"a:1", b"/", b"localhost"])
+@pytest.mark.parametrize("host", [b"", HOST + b"\r\n"])
+@pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
+def test_no_tunnels(server: Served, target: bytes, host: bytes, offer: bytes) -> None:
+    """Also for a client that the server knows already."""
+    sent = b"CONNECT " + target + b" HTTP/1.1\r\n" + host + offer + b"\r\n"
+    with server.connect() as client:
+        client.sendall(GET_MAIN)
+        assert read_answer(client)[0] == 200
+        client.sendall(sent + GET_MAIN)
+        heard = read_all(client)
+    assert heard.startswith(b"HTTP/1.1 405")
+    assert heard.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("pieces", [1, 4])
@@ -206,7 +280,7 @@ def test_a_head_that_is_too_large(server: Served, pieces: int) -> None:
 def test_trailers_and_extensions_that_are_too_large(server: Served, begun: bytes) -> None:
     """Nobody reads them, but the parser keeps them."""
     with server.connect() as client:
-        client.sendall(b"POST /nope HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + begun)
+        client.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + begun)
         with suppress(ConnectionError):  # It may end while we are still sending.
             for _ in range(100):
                 client.sendall(10 * b"X-Trailer: x\r\n" if begun == b"0\r\n" else 1000 * b"x")
@@ -214,7 +288,7 @@ def test_trailers_and_extensions_that_are_too_large(server: Served, begun: bytes
 
 
 def test_a_body_of_countless_chunks_is_no_large_trailer(server: Served) -> None:
-    head = b"POST /nope HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     heard = server.exchange(head + 90_000 * b"1\r\nx\r\n" + b"0\r\n\r\n")
     assert heard.startswith(b"HTTP/1.1 404")
 
@@ -234,7 +308,7 @@ def test_a_body_that_is_too_large_by_its_own_account(server: Served) -> None:
 
 
 def test_a_body_that_turns_out_too_large(server: Served) -> None:
-    head = b"POST /api/v2/trees HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
     piece = b"%x\r\n%b\r\n" % (10_000, b"x" * 10_000)
     assert server.exchange(head + 11 * piece).startswith(b"HTTP/1.1 413")
 

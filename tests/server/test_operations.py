@@ -12,6 +12,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from urllib.request import urlopen
 
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from tests.processes import children
 from tests.server.far import far_url, install
 from tests.server.talking import GET_MAIN, read_all, read_answer
-from tests.serving import Answer, Served, run
+from tests.serving import PATIENCE_SECONDS, Answer, Served, run
 
 ORIGIN = {"Origin": "https://ui.example.com"}
 PREFLIGHT = ORIGIN | {
@@ -68,7 +69,7 @@ def test_a_store_on_another_machine_serves_all_the_same(
     with Served(directory, store=far_url(directory), extra=extra) as server:
         with server.connect() as client:
             client.sendall(30 * GET_MAIN.replace(b"main", b"nope") + GET_MAIN)
-            client.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             heard = read_all(client).split(b"HTTP/1.1 ")[1:]
         assert [part[:3] for part in heard] == 30 * [b"404"] + 2 * [b"200"]
 
@@ -96,6 +97,14 @@ def test_the_access_log(tmp_path: Path, form: str) -> None:
     else:
         told = r"20\S+T\S+ 127.0.0.1 GET /api/v2/trees 400 \d+ B \d+\.\d+ ms"
         assert re.fullmatch(told, lines[0])
+
+
+def test_the_access_log_shows_the_client_behind_a_trusted_proxy(tmp_path: Path) -> None:
+    flags = ("--access-log", "json", "--trusted-proxies", "127.0.0.0/8")
+    with Served(tmp_path, *flags) as server:
+        forwarded = {"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}
+        assert server.ask("GET", "/api/v2/trees/main", headers=forwarded).status == 200
+    assert json.loads(server.errors())["client"] == "203.0.113.9"
 
 
 def test_pages_of_other_origins_are_not_let_in_by_default(server: Served) -> None:
@@ -221,3 +230,32 @@ def children_of(pid: int) -> list[int]:
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(child)
     return found
+
+
+def test_running_out_of_file_descriptors_is_logged_once(tmp_path: Path) -> None:
+    with Served(tmp_path, open_files=64) as server:
+        idle = server.held()
+        for _ in range(2):
+            clients = [server.connect() for _ in range(100)]
+            await_words(server, "No file descriptor is left (the limit is 64)")
+            spent_before = cpu_seconds(server)
+            sleep(0.5)
+            assert cpu_seconds(server) - spent_before < 0.25, "it waits, and does not try in vain"
+            for client in clients:
+                client.close()
+            assert server.lets_go(idle, PATIENCE_SECONDS)
+            assert server.ask("GET", "/api/v2/trees/main").status == 200
+        sleep(1.1)  # The server looks every second.
+    assert server.errors().count("\n") == 1
+
+
+def await_words(server: Served, words: str) -> None:
+    end = monotonic() + PATIENCE_SECONDS
+    while words not in server.errors():
+        assert monotonic() < end, f"the server does not say {words!r}"
+        sleep(0.02)
+
+
+def cpu_seconds(server: Served) -> float:
+    spent = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 import morag
+from morag import Settings
 from morag.cli.main import main
+from morag.config import ServerSettings
 from morag.configuring import SettingInvalid, load
+from morag.server import running
 from tests.server.far import far_url, install
 from tests.server.talking import GET_MAIN, read_answer
 from tests.serving import Served, run
@@ -224,10 +227,24 @@ def test_help(argument: str, told: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_localhost_is_all_addresses_of_that_name(tmp_path: Path) -> None:
-    with Served(tmp_path, "--host", "localhost") as server:
+    with Served(tmp_path, "--host", "localhost", quiet=True) as server:
         assert server.host == "localhost"
         with socket.create_connection(("127.0.0.1", server.port)):
             pass
+
+
+def test_a_server_that_others_can_reach_says_that_it_asks_nobody_for_a_password(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not run here, so that the machine is not opened to its network."""
+    monkeypatch.setattr(running, "_run_one", lambda _, lifespan, __: lifespan.close() or 0)
+    assert running.serve(Settings(), ServerSettings(port=0, store="memory:")) == 0
+    assert caplog.text == ""
+    everywhere = ServerSettings(host="0.0.0.0", port=0, store="memory:")
+    assert running.serve(Settings(), everywhere) == 0
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "no authentication yet: everybody who can reach port" in record.getMessage()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -47,7 +47,7 @@ def begin_commit(server: Served, client: socket.socket) -> None:
     head = server.ask("GET", "/api/v2/trees/main").headers["etag"].strip('"')
     body = json.dumps(COMMIT).encode()
     client.sendall(
-        f"POST /api/v2/trees/main@{head}/history/commit HTTP/1.1\r\nHost: x\r\n"
+        f"POST /api/v2/trees/main@{head}/history/commit HTTP/1.1\r\nHost: localhost\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         + body
     )
@@ -101,7 +101,8 @@ def test_a_client_that_goes_away_does_not_take_its_commit_along(tmp_path: Path) 
 
 def test_a_body_that_is_on_its_way_is_awaited(tmp_path: Path) -> None:
     with Served(tmp_path) as server, server.connect() as client:
-        client.sendall(b"POST /nope HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        head = b"POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+        client.sendall(head + b"Expect: 100-continue\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 100")
         server.process.terminate()
         await_not_listening(server)

@@ -58,7 +58,7 @@ def test_a_killed_sweep_is_swept_again_and_undone(
     assert scene.files() == orphans | live
     refuses_until_unlocked(sweep)
 
-    _kill(sweep, "removed", at=waiting.exists)
+    _kill(sweep, "removed", at=lambda: any(each.is_file() for each in waiting.rglob("*")))
     assert live < scene.files() < orphans | live, "some have moved, and some have not"
     assert not Run(spark, run.path).has("removed")
     refuses_until_unlocked(sweep)

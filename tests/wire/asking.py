@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from queue import Queue
 from threading import Event
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from morag.api.app import Api
 from morag.api.http import Request, Response
@@ -43,4 +46,20 @@ def answered(api: Api, request: Request) -> Response:
 
     answer.start(in_thread, done)
     assert arrived.wait(60), "no answer"
-    return responses[0]
+    return whole(responses[0])
+
+
+def whole(response: Response) -> Response:
+    """The response with the rest of it, as a client sees it in the end."""
+    rest = response.rest
+    if rest is None:
+        return response
+    bodies, is_last = [response.body], False
+    arrived: Queue[tuple[bytes, bool] | None] = Queue()
+    while not is_last:
+        rest.next(lambda piece, last: arrived.put((piece, last)), lambda: arrived.put(None))
+        piece = arrived.get(timeout=60)
+        assert piece is not None, "the answer was cut short"
+        bodies.append(piece[0])
+        is_last = piece[1]
+    return replace(response, body=b"".join(bodies), rest=None)

@@ -11,6 +11,8 @@ from tests.wire.talk import TABLE, VIEW, Talk, Told, delete, put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NAMESPACE: dict[str, object] = {"type": "NAMESPACE", "elements": ["t"]}
+
 
 def refused(talk: Talk, ask: Callable[[], Told]) -> str:
     """The message of a clean refusal."""
@@ -110,13 +112,17 @@ def test_a_rename_that_changes_the_type(talk: Talk) -> None:
     refused(talk, lambda: talk.commit("main", delete("t"), renamed))
 
 
-def test_another_type_in_the_place_of_a_deleted_one_is_refused_without_a_word(talk: Talk) -> None:
-    """Recorded like this, and no fault of the data: clients may look for the empty message."""
-    talk.put("main", "t")
-    before = state(talk)
-    told = talk.commit("main", delete("t"), put("t", content=VIEW))
-    assert (told.status, told.json["message"]) == (400, "")
-    assert state(talk) == before
+@pytest.mark.parametrize(
+    ("was", "now"), [(TABLE, VIEW), (NAMESPACE, TABLE), (TABLE, NAMESPACE)], ids=str
+)
+def test_another_type_in_the_place_of_a_deleted_one(
+    talk: Talk, was: dict[str, object], now: dict[str, object]
+) -> None:
+    talk.put("main", "t", content=was)
+    message = refused(talk, lambda: talk.commit("main", delete("t"), put("t", content=now)))
+    assert f"of type {was['type']}" in message
+    assert talk.commit("main", delete("t")).status == 200
+    talk.put("main", "t", content=now)
 
 
 @pytest.mark.parametrize("verb", ["merge", "transplant"])

@@ -11,7 +11,8 @@ from morag.model.refspecs import HASH_OR_RELATIVE_RULE, REF_SPEC_RULE
 from tests.wire.talk import TABLE, Talk, Told, delete, put
 
 SIZE = "size must be between 1 and 2147483647"
-NOWHERE = "ab" * 32
+NOWHERE, ELSEWHERE = "ab" * 32, "cd" * 32
+HALF_A_BYTE = "hash length needs to be a multiple of two, was 9"
 
 
 def problems(told: Told) -> list[str]:
@@ -78,6 +79,13 @@ class TestAllViolationsAreToldAtOnce:
             "mergeRefIntoBranch.merge.fromRefName: must not be blank",
             f"mergeRefIntoBranch.merge.message: {SIZE}",
         ]
+
+    def test_of_a_transplant_that_would_walk_too_often(self, talk: Talk) -> None:
+        hash = talk.get("/api/v2/trees/main").json["reference"]["hash"]
+        body = {"fromRefName": "main", "hashesToTransplant": [f"{hash}~{n}" for n in range(1, 102)]}
+        answer = talk.post(f"/api/v2/trees/main@{hash}/history/transplant", body)
+        assert answer.status == 400
+        assert "name commits by their hashes alone" in answer.json["message"]
 
     def test_of_a_transplant(self, talk: Talk) -> None:
         body = {"fromRefName": "1", "message": "", "hashesToTransplant": []}
@@ -227,7 +235,7 @@ class TestTheFirstMistake:
         talk.post("/api/v2/trees", tagged, name="tag", type="TAG")
         body = {"commitMeta": {"message": "m"}, "operations": [put("t")]}
         told = talk.post("/api/v2/trees/tag@cafebabe1~0/history/commit", body)
-        assert message(told) == (400, "hash length needs to be a multiple of two, was 9")
+        assert message(told) == (400, HALF_A_BYTE)
 
     def test_is_the_limit_of_a_history_and_then_a_place_without_a_name(self, talk: Talk) -> None:
         assert problems(talk.get("/api/v2/trees/@/history", limit_hash="z")) == [
@@ -236,22 +244,101 @@ class TestTheFirstMistake:
 
     @pytest.mark.parametrize("path", ["entries", "diff/main"])
     @pytest.mark.parametrize(
-        ("query", "refused"),
-        [
-            ({"page_token": "YWJj"}, "Illegal hex character 'Y'"),
-            ({"page_token": "abc"}, "Invalid token string representation"),
-            (
-                {"min_key": "a", "prefix_key": "a"},
-                "Combining prefixKey with either minKey or maxKey is not supported.",
-            ),
-        ],
+        "query",
+        [{"page_token": "YWJj"}, {"page_token": "abc"}, {"min_key": "a", "prefix_key": "a"}],
     )
-    def test_is_what_to_list_and_then_the_filter(
-        self, talk: Talk, path: str, query: dict[str, Any], refused: str
+    @pytest.mark.parametrize("place", ["main", f"main@{NOWHERE}"])
+    def test_is_the_filter_and_then_what_to_list(
+        self, talk: Talk, place: str, path: str, query: dict[str, Any]
+    ) -> None:
+        talk.put("main", "t")
+        told = talk.get(f"/api/v2/trees/{place}/{path}", filter="no filter", **query)
+        assert message(told)[1].startswith("Filter cannot be read")
+
+    @pytest.mark.parametrize("path", ["entries", "diff/main"])
+    def test_is_a_pair_of_bounds_then_the_commit_and_then_the_token(
+        self, talk: Talk, path: str
     ) -> None:
         talk.put("main", "t")  # Where nothing is, a token is not read.
-        told = talk.get(f"/api/v2/trees/main/{path}", filter="no filter", **query)
+        bounds: dict[str, Any] = {"min_key": "a", "prefix_key": "a"}
+        lost, there = f"/api/v2/trees/main@{NOWHERE}/{path}", f"/api/v2/trees/main/{path}"
+        refused = 400, "Combining prefixKey with either minKey or maxKey is not supported."
+        assert message(talk.get(lost, page_token="abc", **bounds)) == refused
+        assert message(talk.get(there, page_token="abc", **bounds)) == refused
+        assert message(talk.get(lost, page_token="abc")) == (404, f"Commit '{NOWHERE}' not found")
+        assert message(talk.get(there, page_token="abc"))[0] == 400
+
+    @pytest.mark.parametrize("path", ["entries", "diff/main"])
+    @pytest.mark.parametrize(
+        "query", [{"min_key": "a", "prefix_key": "."}, {"max_key": "", "prefix_key": "a"}]
+    )
+    def test_is_a_pair_of_bounds_even_if_one_of_them_is_empty(
+        self, talk: Talk, path: str, query: dict[str, Any]
+    ) -> None:
+        told = talk.get(f"/api/v2/trees/main/{path}", **query)
+        refused = "Combining prefixKey with either minKey or maxKey is not supported."
         assert message(told) == (400, refused)
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            f"/api/v2/trees/main@{NOWHERE}/entries",
+            f"/api/v2/trees/@{NOWHERE}/entries",
+            f"/api/v2/trees/main@{NOWHERE}/diff/main",
+            f"/api/v2/trees/main/diff/@{NOWHERE}",
+            f"/api/v1/trees/tree/main/entries?hashOnRef={NOWHERE}",
+        ],
+    )
+    def test_is_a_filter_and_then_a_commit_that_does_not_exist(self, talk: Talk, path: str) -> None:
+        path, _, at = path.partition("?hashOnRef=")
+        query: dict[str, Any] = {"filter": "nope == 1", **({"hashOnRef": at} if at else {})}
+        assert message(talk.get(path, **query))[0] == 400
+        query["filter"] = "true"
+        assert message(talk.get(path, **query)) == (404, f"Commit '{NOWHERE}' not found")
+
+    @pytest.mark.parametrize(
+        ("path", "told"),
+        [
+            ("v2/trees/main@{}/diff/nope", (404, "Named reference 'nope' not found")),
+            ("v2/trees/main@{}/diff/main@cafebabe1", (400, HALF_A_BYTE)),
+            ("v2/trees/main@{}/diff/@{}~1", (404, f"Commit '{ELSEWHERE}' not found")),
+            ("v2/trees/main@{}/diff/@{}", (404, f"Commit '{NOWHERE}' not found")),
+            ("v1/diffs/main*{}...nope", (404, "Named reference 'nope' not found")),
+            ("v1/diffs/main*{}...main*cafebabe1", (400, HALF_A_BYTE)),
+            ("v1/diffs/main*{}...main*{}", (404, f"Commit '{NOWHERE}' not found")),
+        ],
+    )
+    def test_is_either_end_of_a_difference_and_then_a_commit_that_does_not_exist(
+        self, talk: Talk, path: str, told: tuple[int, str]
+    ) -> None:
+        assert message(talk.get("/api/" + path.format(NOWHERE, ELSEWHERE))) == told
+
+    @pytest.mark.parametrize("limit", ["cafebabe1", f"{ELSEWHERE}~1"])
+    def test_is_the_limit_of_a_history_then_its_commit_and_then_the_filter(
+        self, talk: Talk, limit: str
+    ) -> None:
+        path = f"/api/v2/trees/main@{NOWHERE}/history"
+        told = message(talk.get(path, limit_hash=limit, filter="nope == 1"))
+        assert told in ((400, HALF_A_BYTE), (404, f"Commit '{ELSEWHERE}' not found"))
+        told = message(talk.get(path, limit_hash=ELSEWHERE, filter="nope == 1"))
+        assert told == (404, f"Commit '{NOWHERE}' not found")
+
+
+class TestDetails:
+    @pytest.mark.parametrize(
+        ("spec", "shown"),
+        [
+            *(("2", True), ("2.0", True), ("+3", True), ("02", True), (f"{2**31 - 1}", True)),
+            *(("1.9", False), ("-2", False), ("x", False), ("", False), (f"{2**31}", False)),
+            ("9" * 5000, False),
+        ],
+    )
+    def test_are_for_clients_of_version_2_and_later(
+        self, talk: Talk, spec: str, shown: bool
+    ) -> None:
+        told = talk.get("/api/v2/trees/main/contents/t", {"Nessie-Client-Spec": spec})
+        assert told.status == 404
+        assert ("errorDetails" in told.json) is shown
 
 
 class TestPlaces:
@@ -314,6 +401,60 @@ class TestKeys:
         told = talk.get("/api/v2/trees/main/entries", **query)
         assert message(told) == (400, "'to' must be greater than 'from'")
         assert talk.get("/api/v2/trees/main/diff/main", **query).json["diffs"] == []
+
+    @pytest.mark.parametrize("path", ["entries", "diff/main"])
+    def test_reversed_bounds_are_refused_if_a_key_between_them_is_there_or_just_was(
+        self, talk: Talk, path: str
+    ) -> None:
+        def told() -> int:
+            return talk.get(f"/api/v2/trees/main/{path}", min_key="n", max_key="b").status
+
+        talk.commit("main", put("a"), put("m"), put("z"))
+        assert told() == 400
+        talk.commit("main", delete("m"))
+        assert told() == 400
+        talk.put("main", "q")
+        assert told() == 200
+
+
+class TestNamesInBodies:
+    """Nessie's own client tests look for these sentences, to the end of their lines."""
+
+    @pytest.mark.parametrize(
+        "name", ["", "abc'", ".foo", "abc'def'..'blah", "abc'de..blah", "abc'de@{blah"]
+    )
+    @pytest.mark.parametrize(("kind", "type"), [("BRANCH", "Branch"), ("TAG", "Tag")])
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("PUT", "/api/v1/trees/tag/hello"),
+            ("POST", "/api/v1/trees/tree"),
+            ("PUT", f"/api/v2/trees/main@{NOWHERE}"),
+        ],
+    )
+    def test_a_name_that_cannot_be_is_shown(
+        self, talk: Talk, method: str, path: str, kind: str, type: str, name: str
+    ) -> None:
+        told = talk.send(method, path, {"type": kind, "name": name, "hash": "0011223344556677"})
+        assert message(told) == (
+            400,
+            f"Cannot construct instance of `org.projectnessie.model.Immutable{type}`, "
+            f"problem: {NAME_RULE} - but was: {name}\n",
+        )
+
+    def test_and_so_is_a_type_of_reference_that_nobody_knows(self, talk: Talk) -> None:
+        body = {"type": "FOOBAR", "name": "hello", "hash": "0011223344556677"}
+        status, told = message(talk.send("PUT", "/api/v1/trees/tag/hello", body))
+        known = "Could not resolve type id 'FOOBAR' as a subtype of `org.projectnessie.model."
+        assert status == 400
+        assert told.startswith(f"{known}Reference`")
+
+    @pytest.mark.parametrize("part", ["type", "name", "hash"])
+    def test_a_very_long_one_is_cut_short(self, talk: Talk, part: str) -> None:
+        body = {"type": "TAG", "name": "hello", "hash": "0011223344556677", part: "1" * 100_000}
+        status, told = message(talk.send("PUT", "/api/v1/trees/tag/hello", body))
+        assert status == 400
+        assert len(told) < 2000
 
 
 class TestVersion1:

@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from morag.api import errors, extras, pages, v1, v2
-from morag.api.call import Call, Handler
+from morag.api.call import NORMAL, Call, Handler, Limits
 from morag.api.http import Request, Response
 from morag.api.later import Queues
 from morag.api.media import accepts_json
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from morag.api.endpoints import Endpoint
     from morag.api.later import Answer
     from morag.api.routing import Match
+    from morag.api.troubles import Damage
     from morag.versions.repository import Repository
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -60,13 +61,15 @@ class Api:
         hide: Callable[[str], str] = str,
         threads: int = 16,
         store_is_far: bool = False,
+        limits: Limits = NORMAL,
         monotonic: Callable[[], float] = _WORLD.monotonic,
     ) -> None:
         self._service = Service(repository)
         self._stack_traces = stack_traces
         self._hide = hide  # Takes secrets out of what a bug says.
         self._troubles = Troubles(lambda text: _log.error("%s", hide(text)), monotonic)
-        self._queues = Queues(threads, store_is_far=store_is_far)
+        self._queues = Queues(threads, store_is_far=store_is_far, monotonic=monotonic)
+        self._limits = limits
         router: Router[Handler] = Router()
         self._methods: dict[tuple[str, ...], set[str]] = {}
         for endpoint in ENDPOINTS:
@@ -80,8 +83,17 @@ class Api:
     def answer(self, request: Request) -> Answer:
         return self._rendered(request, lambda: self._handled(request))
 
+    @property
+    def damage(self) -> Damage | None:
+        """The damage that was found in the store since the start, if any was."""
+        return self._troubles.damage
+
+    def report(self, error: Exception, work: str) -> None:
+        """Log an error of the store that no request has met, as often as one that requests meet."""
+        self._troubles.note(error, work)
+
     def failure(self, request: Request, error: Exception) -> Response:
-        """The response that tells a client of an error."""
+        """The response that reports an error to its client."""
         if isinstance(error, NoSuchPath):
             return _NOT_FOUND
         if isinstance(error, UrlInvalid):
@@ -114,7 +126,8 @@ class Api:
         def render(work: Callable[[], Answer]) -> Answer:
             return self._rendered(request, work)
 
-        return handler(Call(request, match.parameters, self._service, render, self._queues))
+        parameters, queues = match.parameters, self._queues
+        return handler(Call(request, parameters, self._service, render, queues, self._limits))
 
     def _options(self, path: str) -> Response:
         """Every path is said to know all methods of its noun, as clients are used to, whether it
@@ -130,7 +143,23 @@ class Api:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer.
-            return self.failure(request, error)
+            response = self.failure(request, error)
+            _forget_frames(error)
+            return response
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Release what the frames hold that an error passed through, such as the request's body.
+
+    A frame that refers to the error is a cycle with it. Python's collector would break it much
+    later, after many more requests. Errors that caused each other may be a cycle, too.
+    """
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            left += (each.__cause__, each.__context__)
 
 
 def _not_allowed(match: Match[Handler]) -> Response:

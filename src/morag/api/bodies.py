@@ -10,15 +10,13 @@ the body is told before anything else is looked at.
 
 from __future__ import annotations
 
-from json import JSONDecoder
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
+from morag.api.json_reader import Body
 from morag.errors import BadRequest
 from morag.model.content import Content
-from morag.model.forgiving import converted
 from morag.model.keys import ContentKey, check_elements, check_key
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.meta import CommitMeta
@@ -27,35 +25,12 @@ from morag.model.operations import Delete, Operation, Put, Unchanged
 from morag.model.times import parse_instant
 from morag.service.places import check_hash_or_relative
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-_FIRST_VALUE: Final = JSONDecoder()  # Takes a value, and does not look at what follows it.
-
-
-class Body(Generic[T]):
-    """Reads one kind of body. Nothing at all, and null, are None."""
-
-    def __init__(self, type: Any) -> None:
-        self._type = type | None
-        self._decoder = msgspec.json.Decoder(self._type)
-
-    def read(self, body: bytes) -> T | None:
-        if not body or body.isspace():
-            return None
-        try:
-            found: T | None = self._decoder.decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
-            found = self._read_forgivingly(body, problem)
-        return found
-
-    def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
-        try:
-            plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
-            msgspec.json.encode(plain)  # Refuses half a character, which could not be stored.
-            found: T | None = converted(plain, self._type)
-        except (ValueError, RecursionError):
-            raise BadRequest(f"The request body cannot be read: {problem}") from None
-        return found
+_INVALID: Final = "Invalid value '"
+_AT_TYPE: Final = "' - at `$.type`"
+_SHOWN_CHARACTERS: Final = 1000
 
 
 class CommitMetaBody(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -146,29 +121,48 @@ class NamedBody(Struct, frozen=True):
 
     name: str
     hash: str | None = None
+    nessie: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_reference_name(self.name)
+        _check(check_reference_name, self.name, self.nessie)
         if self.hash is not None:
-            check_hash_or_relative(self.hash)
+            _check(check_hash_or_relative, self.hash, self.nessie)
 
 
 class BranchBody(NamedBody, frozen=True, tag="BRANCH", tag_field="type"):
-    pass
+    nessie: ClassVar = "model.ImmutableBranch"
 
 
 class TagBody(NamedBody, frozen=True, tag="TAG", tag_field="type"):
-    pass
+    nessie: ClassVar = "model.ImmutableTag"
 
 
 class DetachedBody(Struct, frozen=True, tag="DETACHED", tag_field="type"):
     hash: str
 
     def __post_init__(self) -> None:
-        check_hash_or_relative(self.hash)
+        _check(check_hash_or_relative, self.hash, "model.ImmutableDetached")
 
 
 ReferenceBody: TypeAlias = BranchBody | TagBody | DetachedBody
+
+
+class ReferenceReader(Body[ReferenceBody]):
+    """Refuses an unknown type of reference in the words that Nessie's clients look for."""
+
+    def read(self, body: bytes, most_items: int) -> ReferenceBody | None:
+        try:
+            return super().read(body, most_items)
+        except BadRequest as problem:
+            # A pattern would take long on a text that the client has chosen for that.
+            _, _, unknown = str(problem).partition(_INVALID)
+            if not unknown.endswith(_AT_TYPE):
+                raise
+            unknown = unknown.removesuffix(_AT_TYPE)
+            raise BadRequest(
+                f"Could not resolve type id '{_shown(unknown)}' as a subtype of "
+                "`org.projectnessie.model.Reference`: known type ids = [BRANCH, DETACHED, TAG]"
+            ) from None
 
 
 class RequestedKey(Struct, frozen=True):
@@ -222,8 +216,8 @@ class MergeBody(Bringing, frozen=True, kw_only=True, rename="camel"):
     key_merge_modes: tuple[MergeKeyBody, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.from_hash:
-            check_hash_or_relative(self.from_hash)
+        if self.from_hash is not None:
+            _check(check_hash_or_relative, self.from_hash, "api.v2.params.ImmutableMerge")
 
 
 class MergeBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
@@ -232,7 +226,7 @@ class MergeBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
     key_merge_modes: tuple[MergeKeyBodyV1, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_hash(self.from_hash)
+        _check(check_hash, self.from_hash, "api.v1.params.ImmutableMerge")
 
 
 class TransplantBody(Bringing, frozen=True, kw_only=True, rename="camel"):
@@ -242,7 +236,7 @@ class TransplantBody(Bringing, frozen=True, kw_only=True, rename="camel"):
 
     def __post_init__(self) -> None:
         for hash in self.hashes_to_transplant or ():
-            check_hash_or_relative(hash)
+            _check(check_hash_or_relative, hash, "api.v2.params.ImmutableTransplant")
 
 
 class TransplantBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
@@ -252,7 +246,7 @@ class TransplantBodyV1(Bringing, frozen=True, kw_only=True, rename="camel"):
 
     def __post_init__(self) -> None:
         for hash in self.hashes_to_transplant or ():
-            check_hash(hash)
+            _check(check_hash, hash, "api.v1.params.ImmutableTransplant")
 
 
 AnyBringing: TypeAlias = MergeBody | MergeBodyV1 | TransplantBody | TransplantBodyV1
@@ -276,17 +270,57 @@ class ConfigBody(Struct, frozen=True):
     config: dict[str, Any]
 
 
-COMMIT: Final = Body[CommitBody](CommitBody)
-COMMIT_V1: Final = Body[CommitBodyV1](CommitBodyV1)
-REFERENCE: Final[Body[ReferenceBody]] = Body(ReferenceBody)
-MERGE: Final = Body[MergeBody](MergeBody)
-MERGE_V1: Final = Body[MergeBodyV1](MergeBodyV1)
-TRANSPLANT: Final = Body[TransplantBody](TransplantBody)
-TRANSPLANT_V1: Final = Body[TransplantBodyV1](TransplantBodyV1)
-KEYS: Final = Body[KeysBody](KeysBody)
+COMMIT: Final = Body[CommitBody](
+    CommitBody,
+    items=("operations", PutBody | Delete | Unchanged),
+    counted=("operations",),
+)
+COMMIT_V1: Final = Body[CommitBodyV1](
+    CommitBodyV1,
+    items=("operations", PutBodyV1 | Delete | Unchanged),
+    counted=("operations",),
+)
+REFERENCE: Final = ReferenceReader(ReferenceBody)
+MERGE: Final = Body[MergeBody](
+    MergeBody, items=("key_merge_modes", MergeKeyBody), counted=("key_merge_modes",)
+)
+MERGE_V1: Final = Body[MergeBodyV1](
+    MergeBodyV1, items=("key_merge_modes", MergeKeyBodyV1), counted=("key_merge_modes",)
+)
+TRANSPLANT: Final = Body[TransplantBody](
+    TransplantBody,
+    items=("key_merge_modes", MergeKeyBody),
+    counted=("key_merge_modes", "hashes_to_transplant"),
+)
+TRANSPLANT_V1: Final = Body[TransplantBodyV1](
+    TransplantBodyV1,
+    items=("key_merge_modes", MergeKeyBodyV1),
+    counted=("key_merge_modes", "hashes_to_transplant"),
+)
+KEYS: Final = Body[KeysBody](
+    KeysBody, items=("requested_keys", RequestedKey), counted=("requested_keys",)
+)
 CONFIG: Final = Body[ConfigBody](ConfigBody)
 CONTENT: Final[Body[Content]] = Body(Content)
 NAMESPACE_UPDATE: Final = Body[NamespaceUpdateBody](NamespaceUpdateBody)
+
+
+def _check(check: Callable[[str], object], text: str, nessie: str) -> None:
+    """Refuse a name or a hash in Nessie's words, which its clients look for to the end of the line.
+
+    `nessie` is the class that Nessie cannot make of the body.
+    """
+    try:
+        check(text)
+    except BadRequest as problem:
+        raise BadRequest(
+            f"Cannot construct instance of `org.projectnessie.{nessie}`, problem: {problem} - but "
+            f"was: {_shown(text)}\n"
+        ) from None
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _one_or_all(one: str | None, all: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 JSON: Final = ((b"content-type", b"application/json"),)
 RETRY: Final = ((b"content-type", b"application/json"), (b"retry-after", b"1"))
+_MAJOR: Final = re.compile(r"\s*\+?0*([0-9]{1,10})(?:\.|\s*\Z)")
 
 
 class ConflictDetails(Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type"):
@@ -63,11 +65,9 @@ def headers_for(error: Exception) -> tuple[Header, ...]:
 
 
 def wants_details(client_spec: str | None) -> bool:
-    """Clients of spec version 2 and later understand details."""
-    if client_spec is None:
-        return False
-    major = client_spec.partition(".")[0]
-    return major.isascii() and major.isdigit() and int(major[:9]) >= 2
+    """Clients of spec version 2 and later understand details. The number is a Java int."""
+    major = _MAJOR.match(client_spec or "")
+    return major is not None and 2 <= int(major[1]) < 1 << 31
 
 
 def _details(error: Exception) -> ConflictDetails | KeyDetails | UnsetType:

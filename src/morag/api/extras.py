@@ -34,7 +34,7 @@ def get_ref_log(call: Call) -> Answer:
 
     def work() -> Response:
         page = call.service.references.moves(limit, token)
-        return ok(answers.RefLog(page.token, page.items, page.token is not None))
+        return ok(answers.RefLog(page.items, page.token, page.token is not None))
 
     return call.in_thread(work)
 

@@ -70,16 +70,16 @@ def key_of_text(text: str) -> ContentKey:
 
 
 def _escaped(text: str) -> list[str]:
-    elements: list[str] = [""]
+    elements: list[list[str]] = [[]]
     letters = iter(text)
     for letter in letters:
         if letter == ".":
-            elements.append("")
+            elements.append([])
         elif letter == "*":
             following = next(letters, "")
             if following not in _ESCAPES:
                 raise BadRequest(f"'*{following}' is no escape in a content key: '{text}'")
-            elements[-1] += _ESCAPES[following]
+            elements[-1].append(_ESCAPES[following])
         else:
-            elements[-1] += letter
-    return elements
+            elements[-1].append(letter)
+    return ["".join(element) for element in elements]

@@ -116,7 +116,7 @@ def _match(
         for end in range(at + 1, len(elements)):
             if "@" in elements[end]:
                 found = _match(node.parameters[name], elements, end + 1)
-                if found is not None:
+                if found is not None and elements[end].count("@") == 1:
                     found[1][name] = "/".join(elements[at : end + 1])
                     return found
                 break

@@ -51,8 +51,7 @@ def error_of(reply: Reply, body: bytes, method: str, url: str, *, repeatable: bo
         sent = _Error("", _unreadable(reply, body))
     message = sent.message or sent.reason or sent.error_code
     kind = BY_CODE.get(sent.error_code)
-    # UNKNOWN stands for every fault of a server, not only for the one that has the code here.
-    if kind is None or sent.error_code == UnexpectedAnswer.code:
+    if kind is None:
         if reply.status >= 500 and not repeatable:
             message += ". Whether the change was made is unknown: look before you try it again"
         return UnexpectedAnswer(

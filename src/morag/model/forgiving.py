@@ -7,12 +7,14 @@ is null is not there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from enum import Enum
 
 T = TypeVar("T")
@@ -22,7 +24,12 @@ _INT64: Final = 1 << 63
 
 def converted(value: Any, type: type[T]) -> T:
     """Raises msgspec.ValidationError for what even the forgiving cannot read."""
-    return msgspec.convert(_as(value, inspect.type_info(type)), type, strict=False)
+    return msgspec.convert(_as(value, _described(cast("Hashable", type))), type, strict=False)
+
+
+@lru_cache
+def _described(type: Hashable) -> inspect.Type:
+    return inspect.type_info(type)
 
 
 def _as(value: Any, wanted: inspect.Type) -> Any:

@@ -94,9 +94,10 @@ def check_elements(what: str, elements: Sequence[str]) -> None:
         raise BadRequest(f"{what} must consist of texts") from None
     if len(joined) > MAX_LENGTH or (not joined.isascii() and len(_utf16(joined)) > 2 * MAX_LENGTH):
         raise BadRequest(f"{what} too long, max allowed length: {MAX_LENGTH}")
-    for element in elements:
-        if not element:
-            raise BadRequest(f"{what} '{_listed(elements)}' must not contain an empty element")
+    if "" in elements:
+        raise BadRequest(f"{what} '{_listed(elements)}' must not contain an empty element")
+    if joined.isascii() and joined.isprintable():
+        return  # Nearly all keys, and it takes a tenth of the search below.
     found = _CONTROL.search(joined)
     if found is not None:
         limit = "the character 0x7F" if found[0] == "\x7f" else "characters less than 0x20"

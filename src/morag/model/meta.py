@@ -51,6 +51,18 @@ class CommitMeta(
     parents: tuple[str, ...] = field(default_factory=_nobody)
 
 
+def texts_length(meta: CommitMeta) -> int:
+    """How many characters the client's texts have, which may be a lot."""
+    length = len(meta.message)
+    for text in meta.authors:  # Faster than a sum: most have one or none.
+        length += len(text)
+    for text in meta.signed_off_by:
+        length += len(text)
+    for name, values in meta.properties.items():
+        length += len(name) + sum(map(len, values))
+    return length
+
+
 def check_client_meta(meta: CommitMeta) -> None:
     """Refuse metadata that a client must not send."""
     if not isinstance(meta, CommitMeta):

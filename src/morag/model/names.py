@@ -19,6 +19,7 @@ HASH_RULE: Final = "Hash must consist of the hex representation of 4-32 bytes"
 
 _NAME: Final = re.compile(r"-|[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
 _HASH: Final = re.compile(r"[0-9a-fA-F]{8,64}")
+_LONGEST_NAME: Final = 10_000  # No store takes so many, and to look at more would take long.
 _FORBIDDEN: Final = frozenset({"HEAD", "DETACHED"})
 _PREFIXES: Final[dict[ReferenceKind, str]] = {"BRANCH": "refs/heads/", "TAG": "refs/tags/"}
 
@@ -33,7 +34,7 @@ _DURATION: Final = re.compile(
 def check_reference_name(name: str) -> None:
     """Refuse what no reference can be called. `-` is a legal name."""
     try:
-        right = _is_name(name)
+        right = len(name) <= _LONGEST_NAME and _is_name(name)
     except TypeError:  # It cannot be remembered, because it is no text.
         right = False
     if not right:

@@ -16,6 +16,7 @@ from morag.model.times import MAX_NANOS, instant_text, parse_instant
 _MILLI_NANOS: Final = 1_000_000
 _MAX_STEPS: Final = 2**31 - 2
 _MAX_MILLIS: Final = 2**63 - 1
+_LONGEST_STEPS: Final = 16 * 1024  # Thousands of steps. A client that sends more means harm.
 
 HASH_OR_RELATIVE_RULE: Final = (
     "Hash with optional relative part must consist of either a valid commit hash "
@@ -145,7 +146,7 @@ def last_relative(steps: str) -> str:
 
 
 def _checked(hash: str, steps: str) -> tuple[str, str]:
-    if steps and not _RELATIVES.fullmatch(steps):
+    if steps and (len(steps) > _LONGEST_STEPS or not _RELATIVES.fullmatch(steps)):
         raise BadRequest(HASH_OR_RELATIVE_RULE)
     return check_hash(hash) if hash else "", steps
 

@@ -29,8 +29,18 @@ def unpacked(body: bytes, encoding: str | None, limit: int) -> bytes:
 
 
 def packed(body: bytes) -> bytes:
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    return packer.compress(body) + packer.flush()
+    return Packer().packed(body, is_last=True)
+
+
+class Packer:
+    """Packs a body that comes in pieces. Each piece can be unpacked as soon as it is there."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+
+    def packed(self, piece: bytes, *, is_last: bool) -> bytes:
+        end = zlib.Z_FINISH if is_last else zlib.Z_SYNC_FLUSH
+        return self._packer.compress(piece) + self._packer.flush(end)
 
 
 def wants_gzip(request: Request) -> bool:

@@ -8,51 +8,45 @@ task, no queue, no copy.
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections import deque
-from contextlib import suppress
-from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from morag.api.http import Response
-from morag.server.heads import BUSY, CONTINUE, TOO_SLOW, head
-from morag.server.reading import Reading, Received
+from morag.server.client_address import client_at
+from morag.server.heads import BUSY, CONTINUE, TOO_SLOW
+from morag.server.reading import Received
+from morag.server.writing import Writing
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
+
 SLOWEST_BYTES_PER_SECOND: Final = 16 * 1024
+SHARE_BYTES: Final = 16 * 1024  # More is sent at once only with large bodies, or many requests.
+MOST_IN_PLACE: Final = 4  # Requests; clients hardly ever send the next one before the answer.
+_PAUSE_BYTES: Final = 64 * 1024
 LINGER_SECONDS: Final = 5.0
 LINGER_BYTES: Final = 16 * 1024 * 1024
-_TOLD_TO_GO: Final = 100  # How many connections too many get an answer; more are just cut.
-_COPY_BYTES: Final = 16 * 1024
-_RESET: Final = struct.pack("ii", 1, 0)
-_UNREADABLE: Final = Received("-", "-")
+_MOST_REFUSED: Final = 100  # How many connections without a place get an answer; more are cut.
+_PROBE_AFTER_SECONDS: Final = 0.2
 
 
-class Connection(Reading):
+class Connection(Writing):
     """Between a transport and the edge.
 
-    While a request is being answered, what the client sends ahead waits: parsed, but no more of it
-    than one read brought. A client that does not take its answer gets no other one.
+    While a request is being answered, what the client sends ahead waits, and no more of it than one
+    read brought. A client that does not take its answer gets no other one. A client that sends more
+    than usual at once has it handled in shares (`backlog.py`), and so have all of its connections
+    as long as one of them has to wait.
     """
 
     __slots__ = (
-        "_answering",
+        "_ahead",
+        "_backlog",
         "_behind",
-        "_client",
-        "_closing",
-        "_ending",
-        "_general",
-        "_general_from",
         "_ignored_bytes",
-        "_lingering",
-        "_paused",
-        "_state",
-        "_transport",
-        "_waiting",
-        "_written_bytes",
+        "_in_backlog",
+        "_in_place",
     )
 
     def __init__(
@@ -62,43 +56,61 @@ class Connection(Reading):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(app_state["edge"], _loop or asyncio.get_running_loop())
-        self._state = server_state
-        self._general = b""
-        self._general_from: object = None
-        self._transport: asyncio.Transport
-        self._client = "-"
-        self._answering = False
-        self._waiting: deque[tuple[Received, Response | None, bool, float]] = deque()
-        self._paused = False  # Because the client does not take what is there already.
-        self._written_bytes = 0
+        super().__init__(app_state["edge"], _loop or asyncio.get_running_loop(), server_state)
         self._behind: tuple[float, int] | None = None  # Since when, and what it had taken by then.
-        self._closing = self._lingering = False
-        self._ending = False  # After what was accepted, because the client or we want to stop.
         self._ignored_bytes = 0
+        self._backlog = self._edge.backlog.senders
+        self._in_backlog = False
+        self._ahead = memoryview(b"")  # Received, but not parsed yet.
+        self._in_place = 0  # How many requests were answered since others had a turn.
 
     # What uvicorn and the event loop call.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # For TLS it would be half a megabyte, and answers that wait count only above this.
+        self._transport.set_write_buffer_limits(_PAUSE_BYTES)
         peer = transport.get_extra_info("peername")
-        self._client = str(peer[0]) if peer else "-"
+        self._client = self._asker = client_at(str(peer[0]) if peer else "-")
+        socket = transport.get_extra_info("socket")
+        if socket is not None:
+            self._edge.descriptors.opened(socket.fileno())
         cast("set[Any]", self._state.connections).add(self)
         self._edge.connections.add(self)
-        excess = len(self._edge.connections) - self._edge.settings.max_connections
-        if excess > _TOLD_TO_GO:
-            self._abort()
-        elif excess > 0:
-            self.refuse(BUSY)
+        if not self._edge.places.take(self):
+            without_place = len(self._edge.connections) - len(self._edge.places)
+            if without_place > _MOST_REFUSED:
+                self._abort()
+            else:
+                self.refuse(BUSY)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What was accepted goes on; only its answer has nowhere to go."""
+        """Accepted changes are carried out all the same; reads are given up."""
         cast("set[Any]", self._state.connections).discard(self)
         self._edge.connections.discard(self)
+        self._edge.places.leave(self)
+        self._edge.unread.resumed(self)
         self._closing = True
+        self._client.gone = True
+        if self._current is not None:
+            self._current.client.gone = True
+        if self._stream is not None:
+            self._end_stream()
+        self._ahead = memoryview(b"")
         while self._waiting:
-            self._edge.release(self._waiting.popleft()[0].held_bytes)
+            self._edge.release(self._waiting.popleft()[0])
         self.end_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._open:
+            self.ignore(data)
+        elif len(data) > SHARE_BYTES or (self._backlog and self._asker.network in self._backlog):
+            self._transport.pause_reading()
+            self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
+            self._go_on()
+        else:
+            self._in_place = 0
+            self.parse(data)
 
     def ignore(self, data: bytes) -> None:
         self._ignored_bytes += len(data)
@@ -107,18 +119,29 @@ class Connection(Reading):
 
     def eof_received(self) -> bool:
         """A client may say all it has to say, close its half, and wait for the answer."""
+        if self._ahead:  # TLS delivers the end of the stream although reading is paused.
+            ahead, self._ahead = bytes(self._ahead), memoryview(b"")
+            self.parse(ahead)
         self._open = False
         self._ending = True
         waits = self._answering or bool(self._waiting)
-        return waits and self._transport.get_extra_info("sslcontext") is None
+        if not waits or self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self._loop.call_later(_PROBE_AFTER_SECONDS, self._probe_reader)
+        return True
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._edge.unread.paused(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._edge.unread.resumed(self)
         self._since = self._loop.time()
-        self._go_on()
+        if self._stream is not None:
+            self._ask_for_piece(self._stream)
+        else:
+            self._go_on()
 
     def shutdown(self) -> None:
         """The server is to stop: finish what was accepted, then close."""
@@ -126,7 +149,7 @@ class Connection(Reading):
         self._ending = True
         if self._lingering:
             self._abort()
-        elif not self._answering and not self._waiting and not self._head_done:
+        elif not (self._answering or self._waiting or self._ahead or self._head_done):
             self._close()
 
     def check(self, now: float) -> None:
@@ -144,22 +167,52 @@ class Connection(Reading):
             since, before_bytes = self._behind
             if now - since > _patience(settings.slow_client_seconds, taken_bytes - before_bytes):
                 self._abort()
-        elif self._answering or self._waiting or self._closing:
-            pass
+        elif self._answering or self._waiting or self._ahead or self._closing:
+            if self._answering and not self._closing:
+                self._check_reader()
         elif self._reading:
             if now - self._since > _patience(settings.slow_client_seconds, self._received_bytes):
                 self.refuse(TOO_SLOW)
         elif now - self._since > settings.idle_timeout_seconds:
             self._close()
 
+    # For the limits that are shared with other connections.
+
+    @property
+    def network(self) -> str:
+        return self._asker.network
+
+    @property
+    def idle_since(self) -> float | None:
+        busy = self._reading or self._answering or self._waiting or self._ahead
+        return None if busy or self._transport.get_write_buffer_size() else self._since
+
+    @property
+    def stalled_since(self) -> float | None:
+        if self._transport.get_write_buffer_size():
+            return self._loop.time() if self._behind is None else self._behind[0]
+        sends = self._in_backlog or (self._reading and not self._answering)
+        return self._since if sends else None
+
+    def close_idle(self) -> None:
+        if self._lingering:
+            self._abort()
+        else:
+            self._close()
+
+    def hang_up(self) -> None:
+        self._abort()
+
     # What reading leads to.
 
     def accept(self, request: Received, keep: bool) -> None:
-        if self._answering or self._waiting or self._paused:
+        if self._answering or self._waiting or self._paused or self._in_place >= MOST_IN_PLACE:
             if not self._waiting:
                 self._transport.pause_reading()
             self._waiting.append((request, None, keep, self._since))
+            self._go_on()
         else:
+            self._in_place += 1
             self._answer(request, keep, self._since)
 
     def refuse(self, response: Response, request: Received | None = None) -> None:
@@ -168,9 +221,9 @@ class Connection(Reading):
             return
         self._open = self._reading = False
         if self._answering or self._waiting:
-            self._waiting.append((request or _UNREADABLE, response, False, self._since))
+            self._waiting.append((request or self._unreadable(), response, False, self._since))
         else:
-            self._send_last(request or _UNREADABLE, response, self._since)
+            self._send_last(request or self._unreadable(), response, self._since)
 
     def expect(self) -> None:
         if not self._answering and not self._waiting:
@@ -182,7 +235,7 @@ class Connection(Reading):
     def _answer(self, request: Received, keep: bool, since: float) -> None:
         try:
             answer = self._edge.answer(request)
-        except Exception as error:  # noqa: BLE001 - It is told, and the client gets an answer.
+        except Exception as error:  # noqa: BLE001 - It is logged, and the client gets an answer.
             answer = self._edge.broken(request, error)
         if isinstance(answer, Response):
             self._dress(request, answer, keep, since)
@@ -190,19 +243,21 @@ class Connection(Reading):
 
         def answered(response: Response) -> None:
             self._answering = False
+            self._current = None
             if self._closing:
-                self._edge.release(request.held_bytes)
+                self._edge.release(request)
             else:
                 self._dress(request, response, keep, since)
                 self._go_on()
 
         self._answering = True
+        self._current = request
         self._edge.start(request, answer, answered)
 
     def _dress(self, request: Received, response: Response, keep: bool, since: float) -> None:
         try:
             dressed = self._edge.dressed(request, response)
-        except Exception as error:  # noqa: BLE001 - It is told, and the client gets an answer.
+        except Exception as error:  # noqa: BLE001 - It is logged, and the client gets an answer.
             dressed = self._edge.broken(request, error)
         if isinstance(dressed, Response):
             self._send(request, dressed, keep, since)
@@ -211,7 +266,7 @@ class Connection(Reading):
         def packed(response: Response) -> None:
             self._answering = False
             if self._closing:
-                self._edge.release(request.held_bytes)
+                self._edge.release(request)
             else:
                 self._send(request, response, keep, since)
                 self._go_on()
@@ -220,84 +275,40 @@ class Connection(Reading):
         self._edge.start(request, dressed, packed)
 
     def _go_on(self) -> None:
-        """With the requests that were sent ahead."""
-        if not self._waiting:
-            return
-        while self._waiting and not self._answering and not self._paused:
+        """With what was sent ahead, when it is this client's turn."""
+        held_up = self._in_backlog or self._answering or self._paused
+        if not held_up and (self._waiting or self._ahead):
+            self._in_backlog = True
+            self._edge.backlog.add(self.network, self)
+
+    def take_share(self) -> bool:
+        self._in_place = 0
+        if self._waiting:
+            self._answer_waiting()
+        elif self._ahead and not self._closing:
+            share, self._ahead = self._ahead[:SHARE_BYTES], self._ahead[SHARE_BYTES:]
+            self.parse(bytes(share))
+        is_done = self._closing or not (self._waiting or self._ahead)
+        if not is_done and not self._answering and not self._paused:
+            return True
+        self._in_backlog = False
+        if is_done and not self._closing:
+            self._transport.resume_reading()
+        return False
+
+    def _answer_waiting(self) -> None:
+        while self._waiting and self._in_place < MOST_IN_PLACE:
+            if self._answering or self._paused or self._closing:
+                return
+            self._in_place += 1
             request, response, keep, since = self._waiting.popleft()
             if response is None:
                 self._answer(request, keep, since)
             else:
                 self._send_last(request, response, since)
-            if self._closing:
-                return
-        if not self._waiting:
-            self._transport.resume_reading()
 
-    # Writing.
-
-    def _send(self, request: Received, response: Response, keep: bool, since: float) -> None:
-        if request.held_bytes:
-            self._edge.release(request.held_bytes)
-        if self._ending and not self._waiting:
-            keep = False
-        status, body = response.status, response.body
-        length: int | None = len(body)
-        if status == 204 or status == 304:
-            body, length = b"", None
-        elif request.method == "HEAD":
-            body = b""
-        top = head(status, response.headers, length, self._general_lines(), keep)
-        self._written_bytes += len(top) + len(body)
-        if len(body) < _COPY_BYTES:
-            self._transport.write(top + body)
-        else:
-            self._transport.writelines((top, body))
-        now = self._loop.time()
-        if self._edge.log is not None:
-            self._edge.log(request, status, len(body), 1000 * (now - since), self._client)
-        if not keep:
-            self._close()
-        elif not self._reading:
-            self._since = now
-
-    def _send_last(self, request: Received, response: Response, since: float) -> None:
-        """And let the client read it: closing at once would discard it on its way."""
-        length = len(response.body)
-        top = head(response.status, response.headers, length, self._general_lines(), False)
-        self._written_bytes += len(top) + length
-        self._transport.write(top + response.body)
-        self._lingering = True
-        now = self._loop.time()
-        if self._edge.log is not None:
-            self._edge.log(request, response.status, length, 1000 * (now - since), self._client)
-        self._since = now
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-
-    def _general_lines(self) -> bytes:
-        """The date, which uvicorn renews every second."""
-        lines = self._state.default_headers
-        if lines is not self._general_from:
-            self._general_from = lines
-            self._general = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
-        return self._general
-
-    def _close(self) -> None:
-        """As soon as everything written is sent."""
-        self._open = False
-        self._closing = True
-        self._transport.close()
-
-    def _abort(self) -> None:
-        """At once, and for the kernel too: it would go on offering what the client never takes."""
-        self._open = False
-        self._closing = True
-        socket = self._transport.get_extra_info("socket")
-        if socket is not None:  # As it is of a transport that is closed already.
-            with suppress(OSError):
-                socket.setsockopt(SOL_SOCKET, SO_LINGER, _RESET)
-        self._transport.abort()
+    def _unreadable(self) -> Received:
+        return Received("-", "-", client=self._client)
 
 
 def _patience(seconds: float, moved_bytes: int) -> float:

@@ -17,7 +17,7 @@ _VARY: Final = (b"vary", b"origin")
 
 
 class Cors:
-    """The browser asks first (`preflight`), then looks at what the answer itself allows (`told`).
+    """The browser asks first (`preflight`), then looks at what the answer itself allows.
 
     A page of an origin that is not listed gets the plain answer, which its browser keeps from it.
     """
@@ -41,11 +41,14 @@ class Cors:
             ),
         )
 
-    def told(self, request: Request, response: Response) -> Response:
+    def allows(self, origin: bytes) -> bool:
+        return self._all or origin in self._origins
+
+    def allowing(self, request: Request, response: Response) -> Response:
         """The response with what the browser must know about it."""
         origin = _value(request, b"origin")
         headers: tuple[Header, ...] = (_VARY,)
-        if origin and (self._all or origin in self._origins):
+        if origin and self.allows(origin):
             headers = (
                 (b"access-control-allow-origin", b"*" if self._all else origin),
                 (b"access-control-expose-headers", b"etag, retry-after"),

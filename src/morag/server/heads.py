@@ -14,6 +14,12 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _STATUS: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
+CHUNKED: Final = (b"transfer-encoding", b"chunked")
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 def head(
@@ -38,7 +44,12 @@ def plain(status: int, text: str, *headers: Header) -> Response:
 
 BROKEN: Final = plain(500, "Internal error; the server's log has the details")
 BUSY: Final = plain(503, "Too many connections", (b"retry-after", b"1"))
+CODING_UNKNOWN: Final = plain(400, "The only transfer coding understood here is chunked, once")
+CODING_TOO_NEW: Final = plain(400, "HTTP/1.0 has no Transfer-Encoding")
 HEAD_TOO_LARGE: Final = plain(431, "The request line and headers are too large")
+NO_HOST: Final = plain(400, "A request of HTTP/1.1 needs a Host header")
 NO_ROOM: Final = plain(503, "Too many large requests at once", (b"retry-after", b"1"))
 NO_TUNNEL: Final = plain(405, "This is no proxy")
 TOO_SLOW: Final = plain(408, "The request took too long to arrive")
+TWO_HOSTS: Final = plain(400, "A request has one Host header")
+VERSION_UNKNOWN: Final = plain(400, "Only HTTP/1.1 and HTTP/1.0 are spoken here")

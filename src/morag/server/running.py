@@ -15,7 +15,7 @@ from uvicorn.supervisors.multiprocess import Process
 
 from morag.masking import masked
 from morag.server.lifespan import Lifespan
-from morag.server.sockets import CannotServe, allow_files, bound, check_tls, url_of
+from morag.server.sockets import CannotServe, allow_files, are_loopback, bound, check_tls, url_of
 from morag.server.stores import is_shared
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _START_SECONDS: Final = 60.0
+_NO_AUTHENTICATION: Final = (
+    "Morag has no authentication yet: everybody who can reach port %d of this machine can read and"
+    " change everything. Keep it in a private network, or behind a proxy that authenticates."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +50,11 @@ def serve(settings: Settings, server: ServerSettings) -> int:
     allow_files(server.max_connections)
     sockets = bound(server.host, server.port)
     try:
-        lifespan = Lifespan(settings, server)
+        loopback_only = are_loopback(sockets)
+        lifespan = Lifespan(settings, server, loopback_only=loopback_only)
         lifespan.open()
+        if not loopback_only:
+            logger.warning(_NO_AUTHENTICATION, sockets[0].getsockname()[1])
         run = _run_many if server.workers > 1 else _run_one
         return run(server, lifespan, sockets)
     finally:

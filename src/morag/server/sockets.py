@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from ipaddress import ip_address
 from typing import Final
 
 from morag.errors import ServiceUnavailable
@@ -42,6 +43,11 @@ def bound(host: str, port: int) -> list[socket.socket]:
             listening.close()
         raise CannotServe(_explained(host, port, fatal[0]))
     return sockets
+
+
+def are_loopback(sockets: list[socket.socket]) -> bool:
+    """Whether only this machine reaches them."""
+    return all(ip_address(listening.getsockname()[0]).is_loopback for listening in sockets)
 
 
 def url_of(host: str, port: int, tls: bool) -> str:

@@ -26,6 +26,11 @@ def is_in_memory(url: str) -> bool:
     return StoreUrl.parse(url).scheme == "memory"
 
 
+def has_files(url: str) -> bool:
+    """Whether it is stored in files of this machine, which somebody may remove."""
+    return is_embedded(url) and not is_in_memory(url)
+
+
 def is_shared(url: str) -> bool:
     """Whether several processes can work on it at the same time."""
     return StoreUrl.parse(url).scheme not in _OF_ONE_PROCESS

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.model.meta import check_client_meta
-from morag.model.operations import Delete, Put
 from morag.model.refspecs import RefSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from morag.model.content import Content
-    from morag.model.keys import ContentKey
     from morag.model.merging import MergeOptions
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
@@ -22,6 +19,9 @@ if TYPE_CHECKING:
     from morag.versions.merge import MergeRequest
     from morag.versions.repository import Repository
     from morag.versions.transplant import TransplantRequest
+
+_MOST_STEPS: Final = 100
+"""Commits of a transplant that are named by relative parts: each of them is a walk."""
 
 
 class Changes:
@@ -37,12 +37,10 @@ class Changes:
         None if it must be, be it to find out which of several mistakes is told first.
         """
         place = self._places.said(target)
-        if place is None or _replaced(operations):
+        if place is None:
             return None
         try:
-            return self._repository.commit_request(
-                place.name, operations, meta, expected=place.hash
-            )
+            return self._commit(place, operations, meta)
         except (BadRequest, ReferenceNotFound):
             return None
 
@@ -52,10 +50,7 @@ class Changes:
         place = None
         try:
             place = self._target(target, "commit")
-            self._check_types(place, operations)
-            return self._repository.commit_request(
-                place.name, operations, meta, expected=place.hash
-            )
+            return self._commit(place, operations, meta)
         except (BadRequest, ReferenceNotFound):
             self._tell_first(meta, place)
             raise
@@ -75,6 +70,11 @@ class Changes:
         self, source: str, hashes: Sequence[Asked], target: Asked, options: MergeOptions
     ) -> TransplantRequest:
         """The source is only looked up: commits are named by their hashes."""
+        if sum(hash.has_steps for hash in hashes) > _MOST_STEPS:
+            raise BadRequest(
+                f"More than {_MOST_STEPS} commits to transplant are named by relative parts; name"
+                " commits by their hashes alone"
+            )
         self._places.write(hashes[-1], what="Hash to transplant")
         place = self._target(target, "transplant")
         found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
@@ -94,29 +94,12 @@ class Changes:
         if place is not None:
             self._repository.check_on(place.name, place.hash)
 
-    def _check_types(self, place: Place, operations: Sequence[Operation]) -> None:
-        """Refuse to replace content by content of another type in one go.
-
-        The kernel can do that, but the original refuses it, and has no word for why.
-        """
-        replaced = _replaced(operations)
-        if not replaced:
-            return
-        found = self._repository.contents.get_all(RefSpec(None, place.hash), list(replaced))
-        if any(type(replaced[key]) is not type(content) for key, content in found.items()):
-            raise BadRequest("")
+    def _commit(
+        self, place: Place, operations: Sequence[Operation], meta: CommitMeta
+    ) -> CommitRequest:
+        return self._repository.commit_request(
+            place.name, operations, meta, expected=place.hash, keep_types=True
+        )
 
     def _target(self, asked: Asked, verb: str) -> Place:
         return self._places.write(asked, who=f"Reference to {verb} into", allowed=("BRANCH",))
-
-
-def _replaced(operations: Sequence[Operation]) -> dict[ContentKey, Content]:
-    """What is put where something else is deleted by the same commit."""
-    deleted = {operation.key for operation in operations if isinstance(operation, Delete)}
-    if not deleted:
-        return {}
-    return {
-        operation.key: operation.content
-        for operation in operations
-        if isinstance(operation, Put) and operation.key in deleted
-    }

@@ -7,7 +7,7 @@ is how they always did.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import msgspec
 
@@ -22,13 +22,15 @@ from morag.errors import (
 from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Delete, Put
+from morag.service.paging import in_batches
 from morag.service.places import DETACHED, Asked
 from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from morag.model.content import Content
+    from morag.model.listed import Entry
     from morag.model.operations import Operation
     from morag.persist.objects import Commit
     from morag.service.places import Places
@@ -64,29 +66,33 @@ class Namespaces:
     def get(self, asked: Asked, key: ContentKey) -> Namespace:
         return self._find(self._places.read(asked), key)
 
-    def list(self, asked: Asked, below: ContentKey | None) -> list[Namespace]:
-        """Those that were created, then those that only follow from what is in them."""
+    def list(self, asked: Asked, below: ContentKey | None) -> Iterator[Sequence[Namespace]]:
+        """Namespaces that were created, then those that only follow from their content, in batches.
+
+        An empty batch means that there is more to look at before the next namespace is known.
+        """
         place = self._places.read(asked)
-        created: list[ContentKey] = []
-        implied: dict[tuple[str, ...], Namespace] = {}
-        for entry in self._repository.contents.entries(place, prefix=below):
-            if entry.type == "NAMESPACE":
-                created.append(entry.key)
-            elif len(entry.key.elements) > 1:
-                parent = entry.key.parent
-                if below is None or parent.starts_with(below):
-                    implied[parent.elements] = Namespace(elements=parent.elements)
-        found = self._repository.contents.get_all(place, created).values()
-        namespaces = [content for content in found if isinstance(content, Namespace)]
-        for namespace in namespaces:
-            implied.pop(namespace.elements, None)
-        return [*namespaces, *implied.values()]
+        contents, known = self._repository.contents, _Known()
+        entries = contents.entries(place, prefix=below)
+        for batch in in_batches(iter(entries)):
+            created = [entry.key for entry in batch if entry.type == "NAMESPACE"]
+            for stretch in contents.get_some(place, created):
+                yield [known.created(key, found) for key, found in stretch if _is_one(found)]
+            yield ()
+        for batch in in_batches(iter(entries)):
+            parents = [entry.key.parent for entry in batch if known.implies_new(entry)]
+            yield [
+                Namespace(elements=parent.elements)
+                for parent in parents
+                if below is None or parent.starts_with(below)
+            ]
 
     def update_request(
         self, branch: str, key: ContentKey, updates: Mapping[str, str], removals: Sequence[str]
     ) -> NamespaceChange:
         namespace = self._find(self._head(branch), key)
-        kept = {name: value for name, value in namespace.properties.items() if name not in removals}
+        gone = frozenset(removals)
+        kept = {name: value for name, value in namespace.properties.items() if name not in gone}
         changed = msgspec.structs.replace(namespace, properties={**kept, **updates})
         key = ContentKey(changed.elements)
         return self._change(
@@ -133,7 +139,7 @@ class Namespaces:
 
 
 class NamespaceChange:
-    """A commit whose conflicts are told as something that was not found."""
+    """A commit whose conflicts are reported as something that was not found."""
 
     operation: ClassVar = CommitRequest.operation
     shares_batch: ClassVar = True
@@ -150,3 +156,42 @@ class NamespaceChange:
             return self._commit.attempt(head)
         except ReferenceConflict as conflict:
             raise ReferenceNotFound(str(conflict)) from None
+
+
+def _is_one(content: Content) -> TypeGuard[Namespace]:
+    return isinstance(content, Namespace)
+
+
+class _Known:
+    """The namespaces around the entry that was read last, as entries come in key order.
+
+    Those that an entry is not in are never met again, so they need not be kept. A namespace may be
+    stored under another key than its own name. The name counts, and those few are kept.
+    """
+
+    def __init__(self) -> None:
+        self._around: list[tuple[str, ...]] = []
+        self._names: set[tuple[str, ...]] = set()
+        self._other_keys: set[tuple[str, ...]] = set()
+
+    def created(self, key: ContentKey, namespace: Namespace) -> Namespace:
+        """Learn of a namespace that was created, before entries are asked about."""
+        if namespace.elements != key.elements:
+            self._names.add(namespace.elements)
+            self._other_keys.add(key.elements)
+        return namespace
+
+    def implies_new(self, entry: Entry) -> bool:
+        """Whether the entry is in a namespace that was neither created nor implied before."""
+        elements, around = entry.key.elements, self._around
+        while around and elements[: len(around[-1])] != around[-1]:
+            around.pop()
+        if entry.type == "NAMESPACE":
+            if elements not in self._other_keys:
+                around.append(elements)
+            return False
+        parent = elements[:-1]
+        if not parent or (around and around[-1] == parent) or parent in self._names:
+            return False
+        around.append(parent)
+        return True

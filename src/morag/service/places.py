@@ -19,10 +19,10 @@ from morag.model.refspecs import (
     split_hash_or_relative,
     split_ref_spec,
 )
+from morag.versions.resolve import Resolved
 
 if TYPE_CHECKING:
     from morag.versions.repository import Repository
-    from morag.versions.resolve import Resolved
 
 DETACHED: Final = "DETACHED"
 """How clients name what is no reference, where the API wants the name of one."""
@@ -60,6 +60,13 @@ class Place(Struct, frozen=True):
     hash: str
 
 
+class Sought(Struct, frozen=True):
+    """A commit to read that was not looked for yet, beside a reference that was found, or none."""
+
+    reference: Reference | None
+    hash: str
+
+
 def check_ref_spec(text: str) -> None:
     """Refuse what breaks the grammar of ref specs."""
     split_ref_spec(text)
@@ -89,17 +96,31 @@ class Places:
 
     def read(self, asked: Asked, what: str = "Hash") -> Resolved:
         """The commit to read. That it is on the reference beside it is not checked."""
-        name = self._name(asked)
-        if name == DETACHED:
-            commit = _commit(asked)
-            _check_unambiguous(commit, what)
-            return self._repository.resolve(commit)
-        try:
-            commit = _commit(asked)
-        except BadRequest:
-            self._repository.references.get(name)  # That it is not there is told first.
-            raise
-        return self._repository.resolve(RefSpec(name, commit.hash, commit.relatives))
+        return self._repository.resolve(self._spec(asked, what))
+
+    def find(self, asked: Asked, what: str = "Hash") -> Resolved | Sought:
+        """The same, as far as it is checked before the rest of a request.
+
+        The reference must exist and the hash must be well-formed; steps are followed. A commit
+        that is named by its hash alone is left to `load`, because its absence is reported after
+        other mistakes.
+        """
+        spec = self._spec(asked, what)
+        if spec.hash is None or spec.relatives:
+            return self._repository.resolve(spec)
+        reference = None if spec.name is None else self._repository.references.get(spec.name)
+        return Sought(reference, spec.hash)
+
+    def load(self, place: Resolved | Sought) -> Resolved:
+        """The commit of a place that was found."""
+        if isinstance(place, Resolved):
+            return place
+        found = self._repository.resolve(RefSpec(None, place.hash))
+        reference = place.reference
+        if reference is None:
+            return found
+        assert reference.type != "DETACHED", "it was looked up by its name"
+        return Resolved(None, reference.type, reference.name, found.commit)
 
     def hash(self, asked: Asked, what: str) -> str:
         """The hash of a commit. One that is said without steps need not exist."""
@@ -142,6 +163,19 @@ class Places:
         if name == DETACHED or commit.hash is None or commit.relatives:
             return None
         return Place("BRANCH", name, commit.hash)
+
+    def _spec(self, asked: Asked, what: str) -> RefSpec:
+        name = self._name(asked)
+        if name == DETACHED:
+            commit = _commit(asked)
+            _check_unambiguous(commit, what)
+            return commit
+        try:
+            commit = _commit(asked)
+        except BadRequest:
+            self._repository.references.get(name)  # Its absence is reported first.
+            raise
+        return RefSpec(name, commit.hash, commit.relatives)
 
     def _name(self, asked: Asked) -> str:
         """Where a call does not check names, one that cannot be is one that is not there."""

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.logic.consistency import Consistency
-from morag.model.meta import CommitMeta
+from morag.model.meta import CommitMeta, texts_length
 from morag.model.names import check_new_reference_name
 from morag.model.references import Reference, ReferenceMetadata
 from morag.model.refspecs import RefSpec
+from morag.service.paging import USUAL_BYTES, WHOLE_CPU_SECONDS, Filled, Found, in_batches
 from morag.service.places import DETACHED
 from morag.versions.metas import meta_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from morag.logic.consistency import CommitStatus
     from morag.model.names import ReferenceKind
     from morag.model.references import RefLogEntry
+    from morag.service.paging import Items, Paging
     from morag.service.places import Asked, Places
     from morag.versions.listing import Page
     from morag.versions.repository import Repository
+
+
+_DESCRIBED_AT_ONCE: Final = 10  # To describe a reference takes a walk to its merge base.
 
 
 class Described(Struct, frozen=True):
@@ -49,37 +56,40 @@ class Heads(Struct, frozen=True):
 
 
 class References:
-    def __init__(self, repository: Repository, places: Places) -> None:
+    def __init__(
+        self, repository: Repository, places: Places, cpu_seconds: Callable[[], float]
+    ) -> None:
         self._repository = repository
         self._known = repository.references
         self._places = places
+        self._cpu_seconds = cpu_seconds
 
     def get(self, name: str, *, fetch_all: bool = False) -> Described:
         reference = self._known.get(name)
         return self._described(reference, fetch_all)
 
-    def list(
-        self, *, fetch_all: bool, filter: str | None, limit: int | None, token: str | None
-    ) -> Page[Described]:
-        if token == "":
+    def list(self, paging: Paging, *, fetch_all: bool, filter: str | None) -> Items[Described]:
+        if paging.token == "":
             raise BadRequest("Empty key elements are not allowed")
-        listing = self._known.list(token=token)  # A bad token is told before a bad filter.
-        if not filter:
-            page = listing.page(limit)
-            return page.map(lambda one: self._described(one, fetch_all))
-        # Not at the top: the CEL library takes time to load, which most starts can spare.
-        from morag.service.filters import reference_filter
+        known = self._known.list(token=paging.token)  # A bad token is reported before a bad filter.
+        wanted = None
+        if filter:
+            # Not at the top: the CEL library takes time to load, which most starts can spare.
+            from morag.service.filters import reference_filter
 
-        wanted = reference_filter(filter)
-        found: dict[str, Described] = {}
+            keep = reference_filter(filter)
 
-        def keep(reference: Reference) -> bool:
-            described = self._described(reference, fetch_all)
-            found[str(reference.name)] = described
-            return wanted(reference, described.metadata)
+            def wanted(reference: Reference) -> bool:
+                return keep(reference, self._described(reference, fetch_all).metadata)
 
-        page = listing.where(keep).page(limit)
-        return page.map(lambda one: found[str(one.name)])
+        def fill(references: Sequence[Reference]) -> Iterator[Sequence[Described]]:
+            described = (self._described(reference, fetch_all) for reference in references)
+            if not fetch_all:
+                return iter((list(described),))
+            return in_batches(described, _size_of, _DESCRIBED_AT_ONCE)
+
+        found = Found(known, paging, self._cpu_seconds, wanted=wanted, repeatable=False)
+        return Filled(found, fill)
 
     def create(self, kind: ReferenceKind, name: str, source: Asked) -> Reference:
         """A new reference at a commit, which need not be on the reference that it is named by."""
@@ -103,11 +113,23 @@ class References:
         self._known.check_deletable(existing.type, name)
         return self._known.delete(name, self._places.write(target).hash)
 
-    def history(self, name: str, scan_commits: int) -> Heads:
-        """Recent heads, checked; below them `scan_commits` more are."""
-        found = self._known.history(name, scan_commits)
-        previous = tuple(map(_state, found.previous))
-        return Heads(found.reference, _state(found.current), previous, found.log)
+    def history(self, name: str, scan_commits: int) -> Iterator[Heads | None]:
+        """Recent heads, checked; below them `scan_commits` more are. None after each step but the
+        last, as long as they take no more work than one answer may."""
+        seconds, started = 0.0, self._cpu_seconds()
+        for found in self._known.history_in_steps(name, scan_commits):
+            seconds += self._cpu_seconds() - started
+            if found is not None:
+                previous = tuple(map(_state, found.previous))
+                yield Heads(found.reference, _state(found.current), previous, found.log)
+            elif seconds > WHOLE_CPU_SECONDS:
+                raise BadRequest(
+                    "There is too much to check: one answer may take at most"
+                    f" {WHOLE_CPU_SECONDS:.0f} seconds of work; ask for fewer 'scan-commits'"
+                )
+            else:
+                yield None
+            started = self._cpu_seconds()  # The next step may be in another thread.
 
     def moves(self, limit: int, token: str | None) -> Page[RefLogEntry]:
         """How references moved, newest first."""
@@ -117,6 +139,10 @@ class References:
         if not fetch_all:
             return Described(reference)
         return Described(reference, self._known.metadata(reference))
+
+
+def _size_of(found: Described) -> int:
+    return USUAL_BYTES + (0 if found.metadata is None else texts_length(found.metadata.head))
 
 
 def _state(status: CommitStatus) -> CommitState:

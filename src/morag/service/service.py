@@ -14,12 +14,16 @@ from morag.service.listings import Listings
 from morag.service.namespaces import Namespaces
 from morag.service.places import Places
 from morag.service.references import References
+from morag.versions.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from morag.versions.repository import Repository
 
-
 SPEC_VERSION: Final = "2.2.0"
+
+_WORLD: Final = World()
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,12 +52,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Service:
-    def __init__(self, repository: Repository) -> None:
+    def __init__(
+        self, repository: Repository, cpu_seconds: Callable[[], float] = _WORLD.cpu_seconds
+    ) -> None:
         places = Places(repository)
         self.default_branch = repository.default_branch
         self.start = repository.start
-        self.references = References(repository, places)
-        self.listings = Listings(repository, places)
+        self.references = References(repository, places, cpu_seconds)
+        self.listings = Listings(repository, places, cpu_seconds)
         self.contents = Contents(repository, places)
         self.changes = Changes(repository, places)
         self.namespaces = Namespaces(repository, places)

@@ -226,7 +226,7 @@ class Model:
         seen = head if expected is None else expected
         theirs, ours = self.state(seen), self.state(head)
         puts = {op.key: op.content for op in operations if isinstance(op, Put)}
-        deletes = {op.key for op in operations if isinstance(op, Delete)}
+        deletes = dict.fromkeys(op.key for op in operations if isinstance(op, Delete))
         created = _created(theirs, puts, deletes)
         if self.namespace_validation:
             deleted = {key: type(theirs[key]) for key in deletes if key in theirs}
@@ -234,7 +234,7 @@ class Model:
         _check_ids(puts.values())
 
         found = {key: _mismatch(ours.get(key), theirs.get(key)) for key in deletes}
-        for key in puts.keys() - deletes:
+        for key in puts.keys() - deletes.keys():
             if key not in created:
                 found[key] = _mismatch(ours.get(key), theirs[key])
             elif key in ours:
@@ -490,15 +490,19 @@ def _replaced(there: Content | None, now: Content) -> ConflictType:
 
 
 def _created(
-    seen: State, puts: Mapping[ContentKey, Content], deletes: set[ContentKey]
+    seen: State, puts: Mapping[ContentKey, Content], deletes: Iterable[ContentKey]
 ) -> set[ContentKey]:
-    """The keys that a commit creates, re-adds or renames to; refuses impossible content ids."""
+    """The keys that a commit creates, re-adds or renames to; refuses impossible content ids.
+
+    Two deleted keys may hold the same content, since a forced merge can bring it back under its old
+    key. A rename then belongs to the later delete.
+    """
     free = {seen[key].id: key for key in deletes if key in seen}
     created: set[ContentKey] = set()
     left: set[ContentKey] = set()
     for key, content in puts.items():
         if content.id is None:
-            if key in seen and key not in deletes - left:
+            if key in seen and (key not in deletes or key in left):
                 raise BadRequest("an update needs the content id")
             created.add(key)
             continue

@@ -5,32 +5,55 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from morag.errors import BadRequest, ContentNotFound
-from morag.index.diff import diff
+from morag.index.diff import diff_with_pauses, difference
 from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of
 from morag.index.ops import value_of
 from morag.index.splits import split_keys
 from morag.model.content import TYPE_NAMES
-from morag.model.keys import check_key
+from morag.model.keys import ContentKey, check_key
 from morag.model.listed import Diff, Entry
 from morag.persist.objects import Value
 from morag.versions.columns import columns, path_range
-from morag.versions.contents import content_of_value
+from morag.versions.contents import Undecoded
 from morag.versions.entries import content_id_text, type_payload
 from morag.versions.listing import Listing, key_token, token_key
+from morag.versions.stretches import Stored, with_contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from morag.index.diff import Difference
     from morag.index.layered import CommitIndex
     from morag.model.content import Content
-    from morag.model.keys import ContentKey
     from morag.persist.persist import Persist
     from morag.versions.columns import Columns
     from morag.versions.resolve import At, Resolver
 
-_VALUES_AT_ONCE: Final = 100
+PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
+_KEYS_AT_ONCE: Final = 100
+
+
+class Bounds(Struct, frozen=True):
+    """The keys that a listing is of: between two keys or below a prefix, and only `keys` if there
+    are any. With a token, it goes on where the last page ended, be that before `min_key`."""
+
+    min_key: ContentKey | None = None
+    max_key: ContentKey | None = None
+    prefix: ContentKey | None = None
+    keys: tuple[ContentKey, ...] = ()
+    token: str | None = None
+
+    def range(self) -> KeyRange:
+        if self.prefix is not None and (self.min_key is not None or self.max_key is not None):
+            raise BadRequest(PREFIX_RULE)
+        min_key = None if self.token else self.min_key
+        range = contents_range(min_key, self.max_key, self.prefix, self.keys)
+        return range.within(KeyRange(token_key(self.token))) if self.token else range
 
 
 class Catalog:
@@ -51,21 +74,42 @@ class Catalog:
 
     def find(self, at: At, key: ContentKey) -> Content | None:
         """The content of one key, if there is any."""
+        found = self.find_undecoded(at, key)
+        return None if found is None else found.content()
+
+    def find_undecoded(self, at: At, key: ContentKey) -> Undecoded | None:
         index = index_of(self._persist, self._resolver.resolve(at).commit)
         check_key(key)
         op = index.get(store_key(key))
-        return None if op is None else content_of_value(self._persist.fetch(Value, value_of(op)))
+        return None if op is None else Undecoded(self._persist.fetch(Value, value_of(op)))
+
+    def undecoded(self, at: At, keys: Sequence[ContentKey]) -> list[tuple[ContentKey, Undecoded]]:
+        """What `get_all` has, before it is decoded."""
+        found = {
+            item.key: value_of(op)
+            for item in self._looked_up(at, keys)
+            if (op := item.ops[0]) is not None
+        }
+        values = self._persist.fetch_all(Value, list(found.values()))
+        return list(zip(found, map(Undecoded, values), strict=True))
 
     def get_all(self, at: At, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of those keys that exist, in the order asked for."""
-        index = index_of(self._persist, self._resolver.resolve(at).commit)
-        keys = tuple(keys)
-        for key in keys:
-            check_key(key)
-        wanted = {key: store_key(key) for key in keys}
-        index.preload(wanted.values())
-        ops = {key: op for key, raw in wanted.items() if (op := index.get(raw)) is not None}
-        return dict(zip(ops, self._contents(ops.values()), strict=True))
+        return {key: found for stretch in self.get_some(at, keys) for key, found in stretch}
+
+    def get_some(
+        self, at: At, keys: Sequence[ContentKey]
+    ) -> Iterator[list[tuple[ContentKey, Content]]]:
+        """The same in stretches of about 128 KiB, of which any may be empty."""
+        stretches = with_contents(self._persist, self._looked_up(at, keys))
+        return (
+            [
+                (item.key, content)
+                for item, content in zip(items, contents, strict=True)
+                if content is not None
+            ]
+            for items, contents in stretches
+        )
 
     def keys(
         self,
@@ -78,12 +122,20 @@ class Catalog:
     ) -> Listing[ContentKey]:
         """Only the keys, which is the fastest way to see what there is."""
         index = index_of(self._persist, self._resolver.resolve(at).commit)
-        range = _range(min_key, max_key, prefix, (), token)
+        range = Bounds(min_key, max_key, prefix, (), token).range()
 
         def keys() -> Iterator[ContentKey]:
             return (k for raw, _ in index.items(range) if (k := content_key(raw)) is not None)
 
         return Listing(keys, lambda key: key_token(store_key(key)))
+
+    def has_between(self, at: At, low: ContentKey, high: ContentKey) -> bool:
+        """Whether there is a key between the two on the commit, or was until that very commit."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        between = KeyRange(upper=store_key(high)).after(store_key(low))
+        if next(index.items(between), None) is not None:
+            return True
+        return any(key in between for key, _ in index.operations())
 
     def entries(
         self,
@@ -97,18 +149,42 @@ class Catalog:
         token: str | None = None,
     ) -> Listing[Entry]:
         """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
-        keys = tuple(keys)
-        commit = self._resolver.resolve(at).commit
-        index = index_of(self._persist, commit)
-        # Where there are no commits, nothing comes after any token: it is not even read.
-        range = _range(min_key, max_key, prefix, keys, None if commit is None else token)
+        bounds = Bounds(min_key, max_key, prefix, tuple(keys), token)
+        if not with_content:
+            return self.plain_entries(at, bounds)
+        stored = self.stored(at, bounds)
+        return Listing(
+            lambda: (entry for found in self.entries_of(stored) for entry in found),
+            lambda entry: key_token(store_key(entry.key)),
+        )
+
+    def plain_entries(self, at: At, bounds: Bounds) -> Listing[Entry]:
+        """What `entries` has without content."""
+        found = self._found(at, bounds)
 
         def entries() -> Iterator[Entry]:
-            stored = _lookup(index, keys, range) if keys else index.items(range)
-            found = ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
-            return self._entries(found, with_content)
+            for key, op in found():
+                type = TYPE_NAMES[type_payload(self._persist, op)]
+                yield Entry(key, type, content_id_text(self._persist, op))
 
-        return Listing(entries, _entry_token)
+        return Listing(entries, lambda entry: key_token(store_key(entry.key)))
+
+    def stored(self, at: At, bounds: Bounds) -> Listing[Stored]:
+        """What `entries` has with content, before the contents are read."""
+        found = self._found(at, bounds)
+
+        def stored() -> Iterator[Stored]:
+            return (
+                Stored(key, (op,), TYPE_NAMES[type_payload(self._persist, op)])
+                for key, op in found()
+            )
+
+        return Listing(stored, _stored_token)
+
+    def entries_of(self, stored: Iterable[Stored]) -> Iterator[list[Entry]]:
+        """Entries with their contents, in stretches of about 128 KiB."""
+        for items, contents in with_contents(self._persist, stored):
+            yield list(map(_entry, items, contents))
 
     def columns(
         self,
@@ -145,64 +221,94 @@ class Catalog:
         token: str | None = None,
     ) -> Listing[Diff]:
         """What changed from one commit to the other, in key order."""
-        keys = tuple(keys)
+        bounds = Bounds(min_key, max_key, prefix, tuple(keys), token)
+        changed = self.changed(before, after, bounds)
+        return Listing(
+            lambda: (item for found in self.diffs_of(changed) for item in found),
+            lambda item: key_token(store_key(item.key)),
+        )
+
+    def changed(self, before: At, after: At, bounds: Bounds) -> Listing[Stored]:
+        """What `diff` has, before the contents are read. The listing has pauses."""
         one = index_of(self._persist, self._resolver.resolve(before).commit)
         other = index_of(self._persist, self._resolver.resolve(after).commit)
-        range = _range(min_key, max_key, prefix, keys, token)
-        wanted = frozenset(keys)
+        keys, range = bounds.keys, bounds.range()
 
-        def diffs() -> Iterator[Diff]:
+        def changed() -> Iterator[Stored | None]:
             found = (
-                (key, was, now)
-                for raw, was, now in diff(one, other, range)
-                if (key := content_key(raw)) is not None and (not wanted or key in wanted)
+                _compared(one, other, keys, range) if keys else diff_with_pauses(one, other, range)
             )
-            return self._diffs(found)
+            return map(_stored_difference, found)
 
-        return Listing(diffs, lambda item: key_token(store_key(item.key)))
+        return Listing(changed, _stored_token, has_pauses=True)
 
-    def _entries(
-        self, found: Iterator[tuple[ContentKey, bytes]], with_content: bool
-    ) -> Iterator[Entry]:
-        if not with_content:
-            for key, op in found:
-                type = TYPE_NAMES[type_payload(self._persist, op)]
-                yield Entry(key, type, content_id_text(self._persist, op))
-            return
-        while batch := list(islice(found, _VALUES_AT_ONCE)):
-            contents = self._contents(op for _, op in batch)
-            for (key, op), content in zip(batch, contents, strict=True):
-                type = TYPE_NAMES[type_payload(self._persist, op)]
-                yield Entry(key, type, content.id or "", content)
+    def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
+        """Differences with their contents, in stretches of about 128 KiB."""
+        for items, contents in with_contents(self._persist, changed):
+            sides = zip(items, contents[::2], contents[1::2], strict=True)
+            yield [Diff(item.key, was, now) for item, was, now in sides]
 
-    def _diffs(
-        self, found: Iterator[tuple[ContentKey, bytes | None, bytes | None]]
-    ) -> Iterator[Diff]:
-        while batch := list(islice(found, _VALUES_AT_ONCE)):
-            ops = [op for _, was, now in batch for op in (was, now) if op is not None]
-            contents = self._contents(ops)
-            for key, was, now in batch:
-                yield Diff(
-                    key,
-                    None if was is None else next(contents),
-                    None if now is None else next(contents),
-                )
+    def _looked_up(self, at: At, keys: Sequence[ContentKey]) -> Iterator[Stored]:
+        """The keys with what the index has for them, in the order asked for, each once."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        for key in keys:
+            check_key(key)
+        return _stored(index, dict.fromkeys(keys))
 
-    def _contents(self, ops: Iterable[bytes]) -> Iterator[Content]:
-        values = self._persist.fetch_all(Value, [value_of(op) for op in ops])
-        return map(content_of_value, values)
+    def _found(self, at: At, bounds: Bounds) -> Callable[[], Iterator[tuple[ContentKey, bytes]]]:
+        """Begins to read the keys that a listing is of, with their index entries."""
+        commit = self._resolver.resolve(at).commit
+        index = index_of(self._persist, commit)
+        if commit is None:  # Then nothing comes after any token: it is not even read.
+            bounds = replace(bounds, token=None)
+        keys, range = bounds.keys, bounds.range()
+
+        def found() -> Iterator[tuple[ContentKey, bytes]]:
+            stored = _lookup(index, keys, range) if keys else index.items(range)
+            return ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
+
+        return found
 
 
-def _entry_token(entry: Entry) -> str:
-    return key_token(store_key(entry.key))
+def _entry(stored: Stored, content: Content | None) -> Entry:
+    assert content is not None, "an entry that exists has a value"
+    return Entry(stored.key, stored.type, content.id or "", content)
+
+
+def _stored_token(stored: Stored) -> str:
+    return key_token(store_key(stored.key))
+
+
+def _stored_difference(found: Difference | None) -> Stored | None:
+    """None for a pause, and for what differs but is no content."""
+    key = None if found is None else content_key(found[0])
+    return None if found is None or key is None else Stored(key, found[1:])
+
+
+def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
+    """The keys in the order asked for, with what the index has for them."""
+    rest = iter(keys)
+    while batch := {key: store_key(key) for key in islice(rest, _KEYS_AT_ONCE)}:
+        index.preload(batch.values())
+        for key, raw in batch.items():
+            yield Stored(key, (index.get(raw),))
+
+
+def _compared(
+    one: CommitIndex, other: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
+) -> Iterator[Difference | None]:
+    """The difference of each of the keys within the range, in key order; None for equal ones."""
+    for batch in _sorted(keys, range):
+        one.preload(batch)
+        other.preload(batch)
+        yield from (difference(one, other, raw) for raw in batch)
 
 
 def _lookup(
     index: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
 ) -> Iterator[tuple[bytes, bytes]]:
     """The entries of those keys that exist within the range, in key order."""
-    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
-    while batch := list(islice(wanted, _VALUES_AT_ONCE)):
+    for batch in _sorted(keys, range):
         index.preload(batch)
         for raw in batch:
             op = index.get(raw)
@@ -210,15 +316,7 @@ def _lookup(
                 yield raw, op
 
 
-def _range(
-    min_key: ContentKey | None,
-    max_key: ContentKey | None,
-    prefix: ContentKey | None,
-    keys: Iterable[ContentKey],
-    token: str | None,
-) -> KeyRange:
-    """What a client asked for, from where it stopped the last time, be that before `min_key`."""
-    if prefix is not None and (min_key is not None or max_key is not None):
-        raise BadRequest("Combining prefixKey with either minKey or maxKey is not supported.")
-    range = contents_range(None if token else min_key, max_key, prefix, keys)
-    return range.within(KeyRange(token_key(token))) if token else range
+def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> Iterator[list[bytes]]:
+    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
+    while batch := list(islice(wanted, _KEYS_AT_ONCE)):
+        yield batch

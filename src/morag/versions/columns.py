@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from morag.errors import RepositoryCorrupt
 from morag.index.keys import CONTENTS, KeyRange, content_path, store_key
 from morag.index.layered import index_of
 from morag.index.ops import payload_of, value_of
@@ -107,9 +108,10 @@ def _contents(persist: Persist, ops: Sequence[bytes]) -> list[Content]:
 
 
 def _content(row: Row) -> Content:
-    table = usual_table(row.data)  # Nearly all content is.
+    table = usual_table(row)  # Nearly all content is.
     if table is not None:
         return table
     value = decode(row)
-    assert isinstance(value, Value), "an entry leads to a value"
+    if not isinstance(value, Value):
+        raise RepositoryCorrupt.object(row.id, f"is a {type(value).__name__}, not a Value")
     return content_of_value(value)

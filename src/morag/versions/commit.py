@@ -69,8 +69,11 @@ class CommitRequest:
         meta: CommitMeta,
         expected: ObjId | None,
         new_uuid: Callable[[], bytes],
+        *,
+        keep_types: bool = False,
     ) -> None:
         self._persist = persist
+        self._keep_types = keep_types
         self.branch = branch
         self.who = meta.committer or ""
         self._headers = headers_of(meta)
@@ -109,6 +112,8 @@ class CommitRequest:
             built = build_commit(self._persist, head, draft)
         except CommitConflicts as found:
             raise reference_conflict(self._in_order(found.conflicts)) from None
+        if self._keep_types:
+            steps.check_types_kept()
         uniques = [Unique("content-id", id) for id in steps.made.values()]
         objects: list[Obj] = [*uniques, *steps.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in steps.made.items()}
@@ -241,6 +246,17 @@ class _Steps:
             self._update(key, operation, existing, content.id)
         else:
             self._rename(key, operation, content.id)
+
+    def check_types_kept(self) -> None:
+        """Refuse new content of another type in the place of what was deleted."""
+        for key, was in self.deleted.items():
+            now = self.created.get(key, was)
+            if now != was:
+                raise BadRequest(
+                    f"Key '{key}' holds content of type {TYPE_NAMES.get(was, 'unknown')}, which "
+                    f"cannot be replaced by {TYPE_NAMES[now]} in one commit; delete it first, in "
+                    "a commit of its own"
+                )
 
     def _create(self, key: bytes, operation: Put) -> None:
         id = self._made_id(operation.key)

@@ -18,6 +18,7 @@ from morag.logic.internal import commit_internal, pointer_of
 from morag.model.configs import checked_config, config_name
 from morag.persist.ids import NO_ANCESTOR
 from morag.persist.objects import StringObj
+from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,9 +105,10 @@ class Configs:
         stored = self._persist.fetch(StringObj, value_of(op))
         try:
             return msgspec.json.decode(stored.text, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (*UNREADABLE, msgspec.MsgspecError) as error:
             raise RepositoryCorrupt(
-                f"The stored config {config_name(kind)} cannot be read, store it anew: {error}"
+                f"The stored config {config_name(kind)} cannot be read, store it anew: {error} "
+                f"(object {stored.id.hex()})"
             ) from None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.model.content import (
     PAYLOADS,
@@ -15,7 +17,16 @@ from morag.model.content import (
     Namespace,
 )
 from morag.persist.objects import Value
-from morag.wire import BYTES, bytes_field, fields, int_field, signed, text_field, varint
+from morag.wire import (
+    BYTES,
+    UNREADABLE,
+    bytes_field,
+    fields,
+    int_field,
+    signed,
+    text_field,
+    varint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +38,7 @@ _TABLE: Final = 2
 _VIEW: Final = 3
 _DELTA: Final = 4
 _SMALL: Final = 1024  # Bytes of a value that is worth to be remembered.
+_LARGE: Final = 16 * 1024
 _ID: Final = 5
 _NAMESPACE: Final = 6
 _UDF: Final = 7
@@ -52,6 +64,19 @@ def value_of_content(content: Content, *, legacy: bool = False) -> Value:
     return Value(id, payload, state + id_field if tag < _ID_TAG else id_field + state)
 
 
+class Undecoded(Struct, frozen=True, gc=False):
+    """A content that was found. To decode and show a large one takes many milliseconds."""
+
+    value: Value
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.value.data) > _LARGE
+
+    def content(self) -> Content:
+        return content_of_value(self.value)
+
+
 def content_of_value(value: Value) -> Content:
     """The content as it was stored.
 
@@ -60,9 +85,9 @@ def content_of_value(value: Value) -> Content:
     """
     try:
         return _remembered(value) if len(value.data) < _SMALL else _decode(value)
-    except (ValueError, IndexError) as damage:
-        raise RepositoryCorrupt(
-            f"A value of content '{value.content_id}' is not readable: {damage}"
+    except UNREADABLE as damage:
+        raise RepositoryCorrupt.object(
+            value.id, f"is not a readable value of content '{value.content_id}' ({damage})"
         ) from damage
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from msgspec import Struct
 
@@ -33,39 +33,55 @@ class Page(Struct, Generic[T], frozen=True):
 class Listing(Generic[T]):
     """Items that are read as they are asked for, from the start each time.
 
-    To go on after a page, ask for a listing from `page.token` on.
+    To go on after a page, ask for a listing from `page.token` on. Where the search for the next
+    item may take long, `has_pauses` is set, and `items` gives None now and then, which only
+    `with_pauses` shows.
     """
 
-    def __init__(self, items: Callable[[], Iterator[T]], token_of: Callable[[T], str]) -> None:
-        self._items = items
-        self._token_of = token_of
+    def __init__(
+        self,
+        items: Callable[[], Iterator[T | None]],
+        token_of: Callable[[T], str],
+        *,
+        has_pauses: bool = False,
+    ) -> None:
+        self.with_pauses = items
+        self.token_of = token_of
+        self.has_pauses = has_pauses
 
     def __iter__(self) -> Iterator[T]:
-        return self._items()
+        items = self.with_pauses()
+        if self.has_pauses:
+            return (item for item in items if item is not None)
+        return cast("Iterator[T]", items)
 
     def where(self, wanted: Callable[[T], bool]) -> Listing[T]:
         """The items that are wanted. The others do not count for pages."""
-        return Listing(lambda: filter(wanted, self._items()), self._token_of)
+        return Listing(lambda: filter(wanted, self), self.token_of)
 
     def through(self, is_last: Callable[[T], bool]) -> Listing[T]:
         """The items up to the first that is the last one, and that one."""
-        return Listing(lambda: _through(self._items(), is_last), self._token_of)
+        return Listing(
+            lambda: _through(self.with_pauses(), is_last),
+            self.token_of,
+            has_pauses=self.has_pauses,
+        )
 
     def page(self, limit: int | None) -> Page[T]:
         """The first items, up to the limit; None sets none."""
         if limit is None:
-            return Page(tuple(self._items()), None)
+            return Page(tuple(self), None)
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
-        items = tuple(islice(self._items(), min(limit, _LARGEST_PAGE) + 1))
-        token = self._token_of(items[limit]) if len(items) > limit else None
+        items = tuple(islice(self, min(limit, _LARGEST_PAGE) + 1))
+        token = self.token_of(items[limit]) if len(items) > limit else None
         return Page(items[:limit], token)
 
 
-def _through(items: Iterator[T], is_last: Callable[[T], bool]) -> Iterator[T]:
+def _through(items: Iterator[T | None], is_last: Callable[[T], bool]) -> Iterator[T | None]:
     for item in items:
         yield item
-        if is_last(item):
+        if item is not None and is_last(item):
             return
 
 

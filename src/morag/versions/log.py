@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from morag.index.keys import content_key
 from morag.index.layered import index_of
-from morag.index.ops import exists, value_of
+from morag.index.ops import exists
 from morag.logic import history
 from morag.logic.consistency import check_commit
 from morag.model.listed import LogEntry
 from morag.model.names import check_hash
 from morag.model.operations import Delete, Put
 from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Value
-from morag.versions.contents import content_of_value
+from morag.persist.objects import Commit
 from morag.versions.listing import Listing
 from morag.versions.metas import meta_of
 from morag.versions.resolve import object_id
+from morag.versions.stretches import Stored, with_contents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from morag.backend.base import ObjId
     from morag.logic.consistency import CommitStatus
     from morag.model.refspecs import RefSpec
-    from morag.persist.objects import Commit
     from morag.persist.persist import Persist
     from morag.versions.resolve import At, Resolver
 
-_T = TypeVar("_T")
+_FEW_ENTRIES: Final = 1_000  # Decoded once and kept. More would take too much for a slow reader.
 
 
 class History:
@@ -85,20 +84,40 @@ class History:
             return NO_ANCESTOR if commit is None else commit.id
         return self._resolver.resolve(at).id
 
-    def _entry(self, commit: Commit, with_operations: bool) -> LogEntry:
-        operations = tuple(self._operations(commit)) if with_operations else None
-        return LogEntry(meta_of(commit), commit.parent.hex(), operations)
+    def operations(self, hash: str) -> Iterator[list[Put | Delete]]:
+        """What a commit did, in stretches of about 128 KiB: first what it removed, then what it
+        put, both in key order."""
+        index = index_of(self._persist, self._persist.fetch(Commit, object_id(hash)))
+        done: Callable[[], Iterable[tuple[bytes, bytes]]] = index.operations
+        if len(index.incremental) <= _FEW_ENTRIES:
+            done = list(done()).__iter__
+        yield from self._stretches(found for found in done() if not exists(found[1]))
+        yield from self._stretches(found for found in done() if exists(found[1]))
 
-    def _operations(self, commit: Commit) -> Iterator[Put | Delete]:
-        done = list(index_of(self._persist, commit).operations())
-        values = iter(
-            self._persist.fetch_all(Value, [value_of(op) for _, op in done if exists(op)])
+    def with_operations(self, entry: LogEntry) -> LogEntry:
+        commit = self._persist.fetch(Commit, object_id(entry.meta.hash or ""))
+        return self._entry(commit, with_operations=True)
+
+    def _entry(self, commit: Commit, with_operations: bool) -> LogEntry:
+        operations = None
+        if with_operations:
+            stretches = self._stretches(index_of(self._persist, commit).operations())
+            operations = tuple(operation for stretch in stretches for operation in stretch)
+        meta = meta_of(commit)
+        return LogEntry(meta, meta.parents[0], operations)
+
+    def _stretches(self, done: Iterable[tuple[bytes, bytes]]) -> Iterator[list[Put | Delete]]:
+        """Index entries as operations. A key that is no content is left out."""
+        found = (
+            Stored(key, (op if exists(op) else None,))
+            for raw, op in done
+            if (key := content_key(raw)) is not None
         )
-        for raw, op in done:
-            key = content_key(raw)
-            content = content_of_value(next(values)) if exists(op) else None
-            if key is not None:
-                yield Delete(key) if content is None else Put(key, content)
+        for items, contents in with_contents(self._persist, found):
+            yield [
+                Delete(item.key) if content is None else Put(item.key, content)
+                for item, content in zip(items, contents, strict=True)
+            ]
 
 
 def _hash(text: str | None) -> str | None:

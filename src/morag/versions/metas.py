@@ -56,6 +56,9 @@ def meta_of(commit: Commit) -> CommitMeta:
     commit_times = properties.pop(_COMMIT_TIME, ())
     author_times = properties.pop(_AUTHOR_TIME, ())
     committers = properties.pop(_COMMITTER, ())
+    parents: tuple[str, ...] = (commit.parent.hex(),)
+    if commit.merge_parents:
+        parents += tuple(id.hex() for id in commit.merge_parents)
     return CommitMeta(
         message=commit.message,
         authors=properties.pop(_AUTHORS, ()),
@@ -65,7 +68,7 @@ def meta_of(commit: Commit) -> CommitMeta:
         hash=commit.id.hex(),
         committer=committers[0] if committers else None,
         commit_time=_normalised(commit_times[0]) if commit_times else None,
-        parents=(commit.tail[0].hex(), *[id.hex() for id in commit.merge_parents]),
+        parents=parents,
     )
 
 

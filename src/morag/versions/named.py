@@ -185,13 +185,20 @@ class NamedReferences:
 
     def history(self, name: str, scan_commits: int = 0) -> ReferenceHistory:
         """Recent heads, checked against the store; `scan_commits` more are checked below them."""
+        steps = self.history_in_steps(name, scan_commits)
+        return next(found for found in steps if found is not None)
+
+    def history_in_steps(
+        self, name: str, scan_commits: int = 0
+    ) -> Iterator[ReferenceHistory | None]:
+        """Like `history`, in steps of some milliseconds: None after each, and the history last."""
         kind, ref = self._resolver.named(name)
-        current, *previous = check_reference(self._persist, ref)
+        current, *previous = yield from check_reference(self._persist, ref)
         log = Consistency.NOT_CHECKED
         if scan_commits > 0:
-            log = check_log(self._persist, current, scan_commits)
+            log = yield from check_log(self._persist, current, scan_commits)
         shown = Reference(kind, name, ref.pointer.hex())
-        return ReferenceHistory(shown, current, tuple(previous), log)
+        yield ReferenceHistory(shown, current, tuple(previous), log)
 
     def moves(self, limit: int = 100, token: str | None = None) -> Page[RefLogEntry]:
         """The ref-log, newest first, of the references that users see."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from morag.backend.base import Private, TellsWhetherItWrites
+from morag.backend.base import TellsWhetherItWrites
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.logic import history
 from morag.logic.references import References
 from morag.logic.reflog import RefLog
+from morag.logic.refutation import refutes
 from morag.logic.repository import RepositoryDescription, initialize, read_description
 from morag.logic.retry import Retries
 from morag.model.keys import check_unicode
@@ -65,14 +66,14 @@ class Repository:
         self._world = world
         self.settings = settings = fitted(settings, backend)
         self._persist = Persist(
-            backend, ObjectCache(settings.cache_bytes), settings, world.clock_nanos
+            backend, ObjectCache(settings.cache_bytes), settings, world.clock_nanos, refutes
         )
         retries = Retries(settings, world.monotonic, world.sleep, world.random)
         ref_log = RefLog(self._persist, world.random_bytes)
         references = References(self._persist, ref_log, retries)
         initialize(self._persist, references)
         self._resolver = Resolver(self._persist, references)
-        heads = KnownHeads(is_shared=not isinstance(backend, Private))
+        heads = KnownHeads(is_shared=self._persist.is_shared)
         writer = BatchWriter(self._persist, references, ref_log, retries, heads, world)
         self._lanes = Lanes(writer, settings.lane_batch, world.let_others_run)
         self.default_branch = read_description(self._persist).default_branch_name
@@ -131,8 +132,13 @@ class Repository:
         *,
         expected: str | None = None,
         committer: str = "",
+        keep_types: bool = False,
     ) -> CommitRequest:
-        """A commit, checked and ready for its lane."""
+        """A commit, checked and ready for its lane.
+
+        With `keep_types`, content that takes the place of what the same commit deletes must be of
+        the same type.
+        """
         check_reference_name(branch)
         meta = CommitMeta(message=meta) if isinstance(meta, str) else meta
         check_client_meta(meta)
@@ -148,6 +154,7 @@ class Repository:
             completed(meta, committer, self._now()),
             self._expected(branch, expected),
             self._world.new_uuid,
+            keep_types=keep_types,
         )
 
     def merge(

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from morag.model.content import IcebergTable
+from morag.model.content import PAYLOADS, IcebergTable
+from morag.persist.ids import value_id_of
 from morag.wire import read_varint, signed, varint
 
+if TYPE_CHECKING:
+    from morag.backend.base import Row
+
+_PAYLOAD: Final = PAYLOADS[IcebergTable]
 _NUMBER: Final = rb"([\x80-\xff]*+[\x00-\x7f])"
 # A value object, in it the content's id, its type and the message of the content, in that the
 # state and the id again: what `persist.codec` and `versions.contents` write.
@@ -29,8 +34,10 @@ _BACK: Final = 2 + 36
 _NUMBERS: Final[dict[bytes | None, int]] = {varint(n): n for n in range(1 << 12)} | {None: 0}
 
 
-def usual_table(data: bytes) -> IcebergTable | None:
-    """The table in a row. It is taken only if all sizes fit what they stand in front of."""
+def usual_table(row: Row) -> IcebergTable | None:
+    """The table in a row. It is taken only if all sizes fit what they stand in front of, and if it
+    has the id that it is stored under."""
+    data = row.data
     found = _ROW.fullmatch(data)
     if found is None:
         return None
@@ -39,6 +46,8 @@ def usual_table(data: bytes) -> IcebergTable | None:
     )
     try:
         if same_id != id or (size, inner_size, state_size, at_size) != _sizes(len(data), len(at)):
+            return None
+        if value_id_of(id, _PAYLOAD, data[found.end(3) :]) != row.id:
             return None
         return IcebergTable(
             id=id.decode(),

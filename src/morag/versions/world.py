@@ -16,6 +16,8 @@ class World(Struct, frozen=True, kw_only=True):
 
     clock_nanos: Callable[[], int] = time.time_ns
     monotonic: Callable[[], float] = time.monotonic
+    cpu_seconds: Callable[[], float] = time.thread_time
+    """Of the calling thread alone: a busy machine does not make work look longer."""
     sleep: Callable[[float], None] = time.sleep
     let_others_run: Callable[[], None] = lambda: time.sleep(0)
     random: Random = field(default_factory=Random)  # Each its own, or all would pause in step.

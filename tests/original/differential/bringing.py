@@ -234,7 +234,8 @@ class Bringing(Asking):
 
     def is_a_rename(self, request: Request, moved: Moved, target: str) -> bool:
         """Whether the original would lose a table. Then Morag alone is asked, and must not."""
-        if moved and target in self.world.references and _is_plain(request.json):
+        known = target in self.world.references and not _has_two_homes(moved)
+        if moved and known and _is_plain(request.json):
             self.try_rename(request.json, moved, self.world.head(target))
         return bool(moved)
 
@@ -280,6 +281,12 @@ class Bringing(Asking):
     def now(self) -> str:
         answer = self.pair.ask_one(Request("GET", self.path("trees", _SCRATCH)))
         return str(answer.json["reference"]["hash"])
+
+
+def _has_two_homes(moved: Moved) -> bool:
+    """Whether force has left one content under two keys, so that nothing can be said of it."""
+    ids = [id for id in moved.values() if id is not None]
+    return len({*ids}) < len(ids)
 
 
 def _is_plain(body: Json) -> bool:

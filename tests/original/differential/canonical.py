@@ -18,6 +18,7 @@ from tests.original.differential.symbols import (
     TOKEN,
     VOLATILE,
 )
+from tests.wire.transcripts import copied
 
 if TYPE_CHECKING:
     from tests.original.differential.symbols import Json, Symbols
@@ -108,7 +109,7 @@ class Comparison:
                 self._sort(here["errorDetails"], there["errorDetails"])
             if here.get("errorCode") is not None:
                 if says_java(here) and there.get("message"):
-                    here["message"] = there["message"] = "something"
+                    here["message"], there["message"] = _copied(here), _copied(there)
                 here["message"], there["message"] = _said(here), _said(there)
         self._values("", here, there)
         self._check_instants()
@@ -207,6 +208,10 @@ def lacks_allow(original: Answer, morag: Answer) -> bool:
 
 def says_java(body: Json) -> bool:
     return any(hint in str(body.get("message")) for hint in _JAVA)
+
+
+def _copied(error: Json) -> str:
+    return copied(str(error["message"]))
 
 
 def _header(answer: Answer, name: str) -> str | None:

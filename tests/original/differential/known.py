@@ -34,7 +34,6 @@ TOKEN_BOUNDS: Final = "token and bounds"
 TRANSPLANTED: Final = "conflicts of a transplant"
 LAST_PAGE: Final = "last page down to a limit"
 UNREAD: Final = "body that cannot be read"
-TWO_LOST: Final = "two places that are not there"
 MEDIA: Final = "media type of a configuration"
 
 REASONS: Final = {
@@ -71,8 +70,8 @@ REASONS: Final = {
         " references that they had."
     ),
     BAD_FILTER: (
-        "A filter that cannot say yes or no: the original notices when it asks the filter, so never"
-        " if nothing is there. Morag notices before."
+        "A filter that is neither true nor false: Nessie notices when it applies the filter, so"
+        " after other mistakes, and never if nothing is there. Morag notices before."
     ),
     NO_ALLOW: "HTTP demands the header Allow in a 405. The original sends none, Morag does.",
     SPANNED: (
@@ -94,12 +93,9 @@ REASONS: Final = {
         " says that there is none, and nobody ever sees that commit. Morag has it on a page."
     ),
     UNREAD: (
-        "A list for an author, or content of a type that nobody knows: the original does not look"
-        " at it before it needs it, and tells of other mistakes first. Morag does not even begin."
-    ),
-    TWO_LOST: (
-        "A diff of two commits that are not there, or a log of one down to another: both answer"
-        " 404, but the original looks for the first one last. Morag tells of the first."
+        "A list for an author, a null among the values of a property, or content of an unknown"
+        " type: Nessie does not look at it before it needs it, and reports other mistakes first."
+        " Morag does not even begin."
     ),
     MEDIA: (
         "A configuration that is not sent as JSON: both refuse, but the original's words depend on"
@@ -115,7 +111,7 @@ REASONS: Final = {
 
 _UNREAD: Final = re.compile(
     r"The request body cannot be read: .* - at `\$.*"
-    r"(?:\.commitMeta\.(?:author|signedOffBy)|[cC]ontent(?:\.type)?)`"
+    r"(?:\.commitMeta\.(?:author|signedOffBy|allProperties\[\.\.\.\]\[\d+\])|[cC]ontent(?:\.type)?)`"
 )
 
 
@@ -128,11 +124,12 @@ class Known:
         self.counts[what] += 1
 
 
-def nothing_filtered(request: Request, answer: Answer) -> bool:
-    """Whether the original had no chance to notice that a filter is bad."""
+def nothing_filtered(request: Request, original: Answer, morag: Answer) -> bool:
+    """Whether Nessie had no chance to notice that a filter is bad, which Morag reports."""
     filters = [value for name, value in request.query if name == "filter"]
     bad = any(value in BAD_FILTERS or value in NUMBERS for value in filters)
-    return answer.status == 200 and bad and is_empty(answer)
+    unused = original.status in (400, 404) or (original.status == 200 and is_empty(original))
+    return bad and unused and refused(morag) and _message(morag).startswith("Filter ")
 
 
 def fault(original: Answer, morag: Answer) -> str | None:
@@ -156,8 +153,6 @@ def decided(request: Request, original: Answer, morag: Answer, where: list[str])
         return UNREAD
     if both in ((400, 415), (415, 415)) and request.path.endswith("/config/repository"):
         return MEDIA
-    if both == (404, 404) and _has_two_places(request) and _are_lost(original, morag):
-        return TWO_LOST
     if both == (200, 200) and _lacks_last_page(request, original, where):
         return LAST_PAGE
     if both == (200, 200) and _has_made_up_token(request, original):
@@ -207,16 +202,6 @@ def _broken_rules(message: str) -> set[str]:
     """The rules of namespaces that a message tells of; nothing if it tells of anything else."""
     rules = {part[0].lower() + part[1:] for part in _conflicts(message) if part}
     return rules if all(rule.startswith(("namespace '", "expecting")) for rule in rules) else set()
-
-
-def _has_two_places(request: Request) -> bool:
-    limited = any(name in ("limit-hash", "startHash") for name, _ in request.query)
-    return limited or "/diff/" in request.path or "/diffs/" in request.path
-
-
-def _are_lost(*answers: Answer) -> bool:
-    bodies = [answer.json for answer in answers]
-    return all(body and body.get("errorCode") == "REFERENCE_NOT_FOUND" for body in bodies)
 
 
 def _lacks_last_page(request: Request, original: Answer, where: list[str]) -> bool:

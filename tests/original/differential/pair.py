@@ -16,7 +16,6 @@ from tests.original.differential.known import (
     decided,
     fault,
     nothing_filtered,
-    refused,
 )
 from tests.original.differential.requests import Connection, Request
 from tests.original.differential.symbols import MORAG, ORIGINAL, Json, Symbols
@@ -113,7 +112,7 @@ class Pair:
         if what := fault(here, there):
             self.known.count(what)
             return []
-        if nothing_filtered(request, here) and refused(there):
+        if nothing_filtered(request, here, there):
             self.known.count(BAD_FILTER)
             return []
         where = self._comparison.differences(here, there)

@@ -13,8 +13,14 @@ from tests.original.differential.vocabulary import (
     ENTRY_FILTERS,
     FETCHES,
     HISTORY_FILTERS,
+    NOWHERE,
     NUMBERS,
     REFERENCE_FILTERS,
+    WRONG_FILTERS,
+    WRONG_HASHES,
+    WRONG_TOKENS,
+    encoded,
+    some_key,
 )
 
 _CONFIG_TYPES: Final = ("GARBAGE_COLLECTOR", "GARBAGE_COLLECTOR", "UNKNOWN_TYPE", "")
@@ -85,6 +91,49 @@ class Reads(Asking):
             query = [("type", self.one(_CONFIG_TYPES)) for _ in range(self.random.randrange(3))]
             self.ask(Request("GET", self.path("config", "repository"), tuple(query)))
 
+    def mistakes(self) -> None:
+        """Several things wrong with one listing, of which one is reported first."""
+        what = self.one(["entries", "diff", "history", "entries v1", "log v1", "diff v1"])
+        query = self.maybe(0.6, "filter", WRONG_FILTERS)
+        api = "v1" if "v1" in what else "v2"
+        query += self.maybe(0.3, "pageToken" if api == "v1" else "page-token", WRONG_TOKENS)
+        places = [self.lost() for _ in range(2)]
+        if what in ("entries", "diff"):
+            query += self.range(self.name(), 0.4)
+        if what == "diff":
+            path = self.path("trees", places[0], "diff", places[1])
+        elif what == "diff v1":
+            query = []
+            ends = [place.replace("@", "*").replace("~", "*~") for place in places]
+            path = self.path("diffs", "...".join(ends), api=api)
+        elif api == "v2":
+            if what == "history":
+                query += self.maybe(0.5, "limit-hash", (*WRONG_HASHES, f"{NOWHERE}~1", "~0"))
+            path = self.path("trees", places[0], what)
+        else:
+            at = {"entries v1": "hashOnRef", "log v1": "endHash"}[what]
+            query += self.maybe(0.6, at, (*WRONG_HASHES, f"{NOWHERE}~1"))
+            if what == "log v1":
+                query += self.maybe(0.5, "startHash", WRONG_HASHES)
+            path = self.path("trees", "tree", self.detachable(), what.split()[0], api=api)
+        self.ask(Request("GET", path, tuple(query)))
+
+    def reversed_bounds(self) -> None:
+        """Keys that are there or were until lately, the larger one first as a rule."""
+        name = self.one(self.world.names("BRANCH"))
+        head = self.world.head(name)
+        keys = {*self.world.state(head), some_key(self.random), some_key(self.random)}
+        if (log := self.world.log(head)) and log[0].parents:
+            keys |= {*self.world.state(log[0].parents[0])}
+        if len(keys) < 2:
+            return
+        low, high = sorted(self.random.sample(sorted(keys), 2))
+        query = [("min-key", encoded(self.random, high)), ("max-key", encoded(self.random, low))]
+        if self.chance(0.2):
+            query[self.random.randrange(2)] = ("key", encoded(self.random, self.one([low, high])))
+        asked = "entries" if self.chance(0.6) else f"diff/{self.one(list(self.world.references))}"
+        self.ask(Request("GET", self.path("trees", name, *asked.split("/", 1)), tuple(query)))
+
     def old_token(self) -> None:
         """Go on from a page of long ago, perhaps with another filter."""
         if self.world.tokens:
@@ -148,6 +197,19 @@ class Reads(Asking):
 
     # Parts
 
+    def lost(self) -> str:
+        """A place for reading that is not there, as a rule."""
+        name = self.name()
+        places = [
+            f"{name}@{NOWHERE}",
+            f"@{NOWHERE}",
+            f"{name}@{NOWHERE}~1",
+            "nope",
+            f"nope@{NOWHERE}",
+        ]
+        places += [f"{name}*2001-13-01T00:00:00.000Z", f"{name}@cafebabe1", f"{name}~0", name]
+        return self.one(places)
+
     def detachable(self) -> str:
         return "DETACHED" if self.chance(0.04) else self.name()
 
@@ -164,9 +226,9 @@ class Reads(Asking):
             return []
         return [("filter", self.one(COMMON_FILTERS if self.chance(0.15) else fitting))]
 
-    def range(self, name: str) -> list[tuple[str, str]]:
-        query = [*self.keyed(0.1, "min-key", name), *self.keyed(0.1, "max-key", name)]
-        query += self.keyed(0.1, "prefix-key", name)
+    def range(self, name: str, part: float = 0.1) -> list[tuple[str, str]]:
+        query = [*self.keyed(part, "min-key", name), *self.keyed(part, "max-key", name)]
+        query += self.keyed(part, "prefix-key", name)
         while self.chance(0.15):
             query += self.keyed(1, "key", name)
         return query

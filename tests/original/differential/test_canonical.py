@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ONE, TWO, THREE, FOUR = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
 ID, OTHER_ID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 
+NAMED = "Cannot construct instance of `org.projectnessie.model.ImmutableTag`, problem: z"
 MANY = "There are multiple conflicts that prevent committing the provided operations:"
 
 
@@ -65,6 +66,10 @@ def meta(hash: str, commit_time: str, author_time: str | None = None) -> Json:
             {"errorCode": "X", "message": "Cannot deserialize value"},
             {"errorCode": "X", "message": "not a number"},
         ),
+        (
+            {"errorCode": "X", "message": f"{NAMED} - but was: {ONE}~x\n at [Source: y]"},
+            {"errorCode": "X", "message": f"{NAMED} - but was: {TWO}~x\n"},
+        ),
     ],
 )
 def test_the_same(comparison: Comparison, here: Json, there: Json) -> None:
@@ -95,6 +100,14 @@ def test_the_same(comparison: Comparison, here: Json, there: Json) -> None:
             {"errorCode": "X", "message": f"{MANY} key 'b' y, key 'a' x."},
         ),
         ({"errorCode": "X", "message": "java.util"}, {"errorCode": "X", "message": ""}),
+        (
+            {"errorCode": "X", "message": f"{NAMED} - but was: 1\n at [Source: y]"},
+            {"errorCode": "X", "message": f"{NAMED} - but was: 2\n"},
+        ),
+        (
+            {"errorCode": "X", "message": f"{NAMED} - but was: 1\n at [Source: y]"},
+            {"errorCode": "X", "message": "not a name"},
+        ),
         ({"errorCode": "X", "message": "java.util"}, {"errorCode": "Y", "message": "java.util"}),
     ],
 )

@@ -15,10 +15,10 @@ from tests.original.differential.known import (
     SPANNED,
     TOKEN_BOUNDS,
     TRANSPLANTED,
-    TWO_LOST,
     UNREAD,
     decided,
     fault,
+    nothing_filtered,
 )
 from tests.original.differential.requests import Request
 
@@ -119,10 +119,13 @@ def test_a_diff_that_is_written_to_is_refused_by_both() -> None:
     assert decided(COMMIT, unassigned, answer(405), SOME) is None
 
 
-def test_of_two_places_that_are_not_there_each_may_tell_of_one() -> None:
-    one, other = (error(404, text, "REFERENCE_NOT_FOUND") for text in "ab")
-    diff = Request("GET", "/api/v2/trees/a@$H1/diff/b")
-    assert decided(diff, one, other, SOME) == decided(LOG, one, other, SOME) == TWO_LOST
-    assert decided(diff, one, answer(404), SOME) is None
-    assert decided(diff, one, answer(200, {"diffs": []}), SOME) is None
-    assert decided(Request("GET", LOG.path), one, other, SOME) is None
+def test_a_filter_that_is_no_condition_is_excused_if_nessie_did_not_apply_it() -> None:
+    request = Request("GET", "/api/v2/trees/main/entries", (("filter", "1"),))
+    wrong = error(400, "Filter must be true or false, but is an int")
+    some, none = answer(200, {"entries": [1]}), answer(200, {"entries": []})
+    lost = error(404, "Commit 'x' not found", "REFERENCE_NOT_FOUND")
+    assert nothing_filtered(request, none, wrong)
+    assert nothing_filtered(request, lost, wrong)
+    assert not nothing_filtered(request, some, wrong)
+    assert not nothing_filtered(request, none, error(400, "something else"))
+    assert not nothing_filtered(Request("GET", request.path), none, wrong)

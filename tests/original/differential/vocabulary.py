@@ -72,6 +72,9 @@ BAD_FILTERS: Final = (
     *("1", "null", "'abc'", "1/0 == 1", "[1, 2][5] == 1", "true ? 1 : 2", "entry.name", "key"),
     *("ref", "commit", "type(entry.name) == string", "9223372036854775807 + 1 > 0"),
 )
+WRONG_FILTERS: Final = (
+    *("(((", "nope == 1", "entry.nope", "key.nope", "commit.nope", "this is not CEL", "true", "1"),
+)
 REFERENCE_FILTERS: Final = (
     *("ref.name == 'main'", "ref.name.startsWith('f')", "refType == 'TAG'", "refType != 'BRANCH'"),
     *("commit.message == 'x'", "refMeta.numTotalCommits > 3", "commit.author == 'ann'", "ref.nope"),

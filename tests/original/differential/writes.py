@@ -227,12 +227,17 @@ class Writes(Asking):
         here = state[key]
         other = self.one([kind for kind in (*TYPES, "NAMESPACE") if kind != here["type"]])
         operations = [put(key, content(self.random, other, key, here["id"]))]
-        if self.chance(0.3):
+        roll = self.random.random()
+        if roll < 0.3:
             to = some_key(self.random)
             if to in state or (len(to) > 1 and to[:-1] not in state):
                 return
             moved = put(to, operations[0]["content"])
             operations = [{"type": "DELETE", "key": key_json(key)}, moved]
+        elif roll < 0.6:
+            if self.children(state, key):
+                return
+            operations = self.replaced(key, here)
         request = Request("POST", self.path("trees", f"{branch}@{head}", "history", "commit"))
         request = request.with_json({"commitMeta": {"message": "x"}, "operations": operations})
         reply = self.pair.ask_one(request)
@@ -241,6 +246,39 @@ class Writes(Asking):
         else:
             self.pair.blame(request, "a type change is not refused")
         self.world.refresh()
+
+    def conflicting_type_change(self) -> None:
+        """Another type in the place of what is deleted: Nessie refuses only because of a conflict
+        beside it, and would spoil the branch without one."""
+        branch = self.one(self.world.names("BRANCH"))
+        head = self.world.head(branch)
+        state = self.world.state(head)
+        if not state or branch == "-":
+            return
+        key = self.one(list(state))
+        operations = self.replaced(key, state[key])
+        filled = state[key]["type"] == "NAMESPACE" and self.children(state, key)
+        if not filled or self.chance(0.3):
+            absent = self.one(["DELETE", "PUT"])
+            conflicting = {"type": absent, "key": key_json(("never", "there"))}
+            if absent == "PUT":
+                conflicting["content"] = self.any_content(key)
+            operations.insert(self.random.randrange(3), conflicting)
+        body = {"commitMeta": meta(self.random), "operations": operations}
+        if self.chance(0.7):
+            request = Request("POST", self.path("trees", f"{branch}@{head}", "history", "commit"))
+        else:
+            asked = self.path("trees", "branch", branch, "commit", api="v1")
+            request = Request("POST", asked, (("expectedHash", head),))
+        self.ask(request.with_json(body), spoil=0)
+
+    def replaced(self, key: Key, here: Json) -> list[Json]:
+        other = self.one([kind for kind in (*TYPES, "NAMESPACE") if kind != here["type"]])
+        anew = put(key, {**content(self.random, other, key), "id": None})
+        return [{"type": "DELETE", "key": key_json(key)}, anew]
+
+    def children(self, state: dict[Key, Json], key: Key) -> list[Key]:
+        return [other for other in state if other[: len(key)] == key and other != key]
 
     # Namespaces and configuration
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from morag.api.v2.answers import deletes_first
 from morag.model.content import Content, Namespace
 from morag.model.keys import ContentKey
 from morag.model.listed import Diff
@@ -84,8 +83,8 @@ class ReferenceV1(Struct, frozen=True, omit_defaults=True):
 
 
 class ReferencesV1(Struct, frozen=True, rename="camel"):
-    token: str | None
     references: tuple[ReferenceV1, ...]
+    token: str | None
     has_more: bool
 
 
@@ -99,8 +98,8 @@ class EntryV1(Struct, frozen=True):
 
 
 class EntriesV1(Struct, frozen=True, rename="camel"):
-    token: str | None
     entries: tuple[EntryV1, ...]
+    token: str | None
     has_more: bool
 
 
@@ -109,6 +108,11 @@ class PutV1(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
     content: Content
     expected_content: None = None
 
+    @classmethod
+    def of(cls, operation: Put | Delete) -> PutV1 | Delete:
+        """The view of a put; a delete is shown as it is."""
+        return cls(operation.key, operation.content) if isinstance(operation, Put) else operation
+
 
 class LogEntryV1(Struct, frozen=True, rename="camel"):
     commit_meta: CommitMetaV1
@@ -116,19 +120,14 @@ class LogEntryV1(Struct, frozen=True, rename="camel"):
     operations: tuple[PutV1 | Delete, ...] | None
 
     @classmethod
-    def of(cls, entry: LogEntry) -> LogEntryV1:
-        shown = None
-        if entry.operations:
-            shown = tuple(
-                PutV1(op.key, op.content) if isinstance(op, Put) else op
-                for op in deletes_first(entry.operations)
-            )
-        return cls(CommitMetaV1.of(entry.meta), entry.parent, shown)
+    def of(cls, entry: LogEntry, operations: tuple[()] | None = None) -> LogEntryV1:
+        """With an empty list where operations are to be filled in."""
+        return cls(CommitMetaV1.of(entry.meta), entry.parent, operations)
 
 
 class LogV1(Struct, frozen=True, rename="camel"):
-    token: str | None
     log_entries: tuple[LogEntryV1, ...]
+    token: str | None
     has_more: bool
 
 

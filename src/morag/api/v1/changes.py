@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
-    body = bodies.COMMIT_V1.read(call.request.body)
+    body = call.body(bodies.COMMIT_V1)
     with Checks("commitMultipleOperations") as check:
         target = _checked_target(call, check)
         check.is_there("operations", body)
@@ -54,7 +54,7 @@ def commit(call: Call) -> Answer:
     errors=(404, 409),
 )
 def merge(call: Call) -> Answer:
-    body = bodies.MERGE_V1.read(call.request.body)
+    body = call.body(bodies.MERGE_V1)
     with Checks("mergeRefIntoBranch") as check:
         target = _checked_target(call, check)
         check.is_there("merge", body)
@@ -69,7 +69,10 @@ def merge(call: Call) -> Answer:
         )
     options = options_of(body, CommitMeta(message=""), squash=True)
     changes = call.service.changes
-    return call.near(lambda: call.in_lane(changes.merge_request(source, target, options), _merged))
+    return call.near(
+        lambda: call.in_lane(changes.merge_request(source, target, options), _merged),
+        is_change=True,
+    )
 
 
 @endpoint(
@@ -82,13 +85,13 @@ def merge(call: Call) -> Answer:
     errors=(404, 409),
 )
 def transplant(call: Call) -> Answer:
-    body = bodies.TRANSPLANT_V1.read(call.request.body)
+    body = call.body(bodies.TRANSPLANT_V1)
     with Checks("transplantCommitsIntoBranch") as check:
         target = _checked_target(call, check)
         if body is not None:
             check.source_name("transplant.fromRefName", body.from_ref_name)
             check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
-    with Checks("transplantCommitsIntoBranch") as check:  # Not told beside others, as ever.
+    with Checks("transplantCommitsIntoBranch") as check:  # Reported by itself, as Nessie does.
         check.is_there("transplant", body)
     assert body is not None, "checked"
     source = body.from_ref_name
@@ -101,7 +104,7 @@ def transplant(call: Call) -> Answer:
     meta = CommitMeta(message=call.query.text("message") or "")
     options = options_of(body, meta, squash=False)
     changes = call.service.changes
-    return call.in_thread(
+    return call.before_lane(
         lambda: call.in_lane(changes.transplant_request(source, hashes, target, options), _merged)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import bodies
-from morag.api.call import ok
+from morag.api.call import ok, ok_list
 from morag.api.checks import Checks
 from morag.api.paths import key_in_path
 from morag.api.v1.declared import HASH_ON_REF, REF, endpoint
@@ -16,8 +16,7 @@ from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
-    from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
 
 
 @endpoint(
@@ -32,7 +31,12 @@ def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
     with Checks("getContent") as check:
         asked = _checked_place(call, check)
-    return call.near(lambda: ok(call.service.contents.get(asked, key)[1]), asked)
+
+    def work() -> Answer:
+        _, found = call.service.contents.find(asked, key)
+        return call.showing(found, ok)
+
+    return call.near(work, asked)
 
 
 @endpoint(
@@ -45,7 +49,7 @@ def get_content(call: Call) -> Answer:
     errors=(404,),
 )
 def get_multiple_contents(call: Call) -> Answer:
-    body = bodies.KEYS.read(call.request.body)
+    body = call.body(bodies.KEYS)
     with Checks("getMultipleContents") as check:
         asked = _checked_place(call, check)
         check.is_there("request", body)
@@ -54,12 +58,11 @@ def get_multiple_contents(call: Call) -> Answer:
     assert body is not None, "checked"
     keys = body.keys()
 
-    def work() -> Response:
+    def work() -> Pieces:
         _, found = call.service.contents.get_all(asked, keys)
-        shown = tuple(KeyedContent(key, content) for key, content in found.items())
-        return ok(answers.Contents(shown))
+        return ok_list("contents", found, lambda: answers.Contents(()), KeyedContent.of)
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 def _checked_place(call: Call, check: Checks) -> Asked:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api.call import ok
+from morag.api.call import ok_list, ok_log, ok_page
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
 from morag.api.v1 import answers
-from morag.api.v1.answers import EntryV1, LogEntryV1
+from morag.api.v1.answers import EntryV1, LogEntryV1, PutV1
 from morag.api.v1.declared import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint
-from morag.service.listings import Wanted
+from morag.service.listings import Wanted, cut
+from morag.service.paging import Paging
 from morag.service.places import DETACHED, Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
-    from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
+    from morag.model.listed import Entry
 
 
 @endpoint(
@@ -37,20 +38,21 @@ if TYPE_CHECKING:
 def get_entries(call: Call) -> Answer:
     query, name = call.query, call.parameters["name"]
     depth, hash = query.number("namespaceDepth") or 0, query.text("hashOnRef")
-    wanted = Wanted(
-        filter=query.text("filter"), limit=query.limit("maxRecords"), token=query.text("pageToken")
-    )
+    paging = Paging(query.limit("maxRecords"), query.text("pageToken"))
+    wanted = Wanted(filter=query.text("filter"), paging=paging)
     with Checks("getEntries") as check:
         check.name("refName", name)
         check.hash_or_relative("params.hashOnRef", hash)
     asked = Asked(name, hash or "")
 
-    def work() -> Response:
-        _, page = call.service.listings.entries(asked, wanted, depth=depth)
-        shown = tuple(map(EntryV1.of, page.items))
-        return ok(answers.EntriesV1(page.token, shown, page.token is not None))
+    def shown(entry: Entry) -> EntryV1:
+        return EntryV1.of(cut(entry, depth) if depth > 0 else entry)
 
-    return call.in_thread(work)
+    def work() -> Pieces:
+        _, found = call.service.listings.entries(asked, wanted, depth=depth)
+        return ok_page("entries", found, answers.EntriesV1, shown)
+
+    return call.in_pieces(work)
 
 
 @endpoint(
@@ -70,24 +72,24 @@ def get_entries(call: Call) -> Answer:
 )
 def get_log(call: Call) -> Answer:
     query, name = call.query, call.parameters["name"]
-    filter, limit, all = query.text("filter"), query.limit("maxRecords"), query.fetches_all()
-    oldest, newest, token = (query.text(one) for one in ("startHash", "endHash", "pageToken"))
+    filter, all = query.text("filter"), query.fetches_all()
+    oldest, newest = query.text("startHash"), query.text("endHash")
+    paging = Paging(query.limit("maxRecords"), query.text("pageToken"))
     with Checks("getCommitLog") as check:
         check.name("ref", name)
         check.hash("params.startHash", oldest)
         check.hash_or_relative("params.endHash", newest)
     asked = Asked(name, newest or "")
     until = None if oldest is None else Asked(name, oldest)
-    start = None if token is None else Asked(name, token)
 
-    def work() -> Response:
-        page = call.service.listings.log(
-            asked, until=until, filter=filter, with_operations=all, limit=limit, token=start
-        )
-        shown = tuple(map(LogEntryV1.of, page.items))
-        return ok(answers.LogV1(page.token, shown, page.token is not None))
+    def work() -> Pieces:
+        listings = call.service.listings
+        found = listings.log(asked, paging, until=until, filter=filter, with_operations=all)
+        if all:
+            return ok_log(found, answers.LogV1, LogEntryV1.of, PutV1.of, listings.operations)
+        return ok_page("logEntries", found, answers.LogV1, LogEntryV1.of)
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 @endpoint(
@@ -103,11 +105,11 @@ def get_diff(call: Call) -> Answer:
         raise NoSuchPath(call.request.path)
     before, after = _diffed(one), _diffed(other)
 
-    def work() -> Response:
-        *_, page = call.service.listings.diff(before, after, Wanted())
-        return ok(answers.DiffsV1(page.items))
+    def work() -> Pieces:
+        *_, found = call.service.listings.diff(before, after, Wanted())
+        return ok_list("diffs", found, lambda: answers.DiffsV1(()))
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 def _diffed(text: str) -> Asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import bodies
-from morag.api.call import NO_CONTENT, ok
+from morag.api.call import NO_CONTENT, ok, ok_list
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import NoSuchPath, key_in_path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def create_namespace(call: Call) -> Answer:
-    body = bodies.CONTENT.read(call.request.body)
+    body = call.body(bodies.CONTENT)
     with Checks("createNamespace") as check:
         check.is_there("namespace", body)
     assert body is not None, "checked"
@@ -46,7 +46,7 @@ def create_namespace(call: Call) -> Answer:
         request = namespaces.create_request(branch, body)
         return call.in_lane(request, lambda made: ok(namespaces.created(made, body)))
 
-    return call.in_thread(work)
+    return call.before_lane(work)
 
 
 @endpoint(
@@ -76,7 +76,7 @@ def delete_namespace(call: Call) -> Answer:
         request = call.service.namespaces.delete_request(branch, key)
         return call.in_lane(request, lambda _: NO_CONTENT)
 
-    return call.in_thread(work)
+    return call.before_lane(work)
 
 
 @endpoint(
@@ -87,7 +87,7 @@ def delete_namespace(call: Call) -> Answer:
     errors=(404,),
 )
 def update_namespace(call: Call) -> Answer:
-    body = bodies.NAMESPACE_UPDATE.read(call.request.body)
+    body = call.body(bodies.NAMESPACE_UPDATE)
     with Checks("updateProperties") as check:
         check.is_there("namespaceUpdate", body)
     assert body is not None, "checked"
@@ -98,7 +98,7 @@ def update_namespace(call: Call) -> Answer:
         request = call.service.namespaces.update_request(branch, key, updates, removals)
         return call.in_lane(request, lambda _: NO_CONTENT)
 
-    return call.in_thread(work)
+    return call.before_lane(work)
 
 
 @endpoint(
@@ -115,7 +115,11 @@ def list_namespaces(call: Call) -> Answer:
         _check_namespace(prefix)
     asked = Asked(name, _plain_hash(call))
     namespaces = call.service.namespaces
-    return call.in_thread(lambda: ok(answers.NamespacesV1(namespaces.list(asked, prefix))))
+    return call.in_pieces(
+        lambda: ok_list(
+            "namespaces", namespaces.list(asked, prefix), lambda: answers.NamespacesV1([])
+        )
+    )
 
 
 def _plain_hash(call: Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import bodies
-from morag.api.call import NO_CONTENT, ok, ok_at
+from morag.api.call import NO_CONTENT, ok, ok_at, ok_page
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.paths import NoSuchPath
@@ -21,12 +21,13 @@ from morag.api.v1.declared import (
     single,
 )
 from morag.errors import BadRequest
+from morag.service.paging import Paging
 from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
     from morag.model.names import ReferenceKind
 
 
@@ -45,15 +46,14 @@ def get_config(call: Call) -> Answer:
 )
 def list_references(call: Call) -> Answer:
     query = call.query
-    all, limit = query.fetches_all(), query.limit("maxRecords")
-    filter, token = query.text("filter"), query.text("pageToken")
+    all, filter = query.fetches_all(), query.text("filter")
+    paging = Paging(query.limit("maxRecords"), query.text("pageToken"))
 
-    def work() -> Response:
-        page = call.service.references.list(fetch_all=all, filter=filter, limit=limit, token=token)
-        shown = tuple(map(ReferenceV1.of, page.items))
-        return ok(answers.ReferencesV1(page.token, shown, page.token is not None))
+    def work() -> Pieces:
+        found = call.service.references.list(paging, fetch_all=all, filter=filter)
+        return ok_page("references", found, answers.ReferencesV1, ReferenceV1.of)
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 @endpoint("GET", "/trees/tree", "Get the default branch", gives=answers.ReferenceV1)
@@ -72,7 +72,7 @@ def get_default_branch(call: Call) -> Answer:
     errors=(404, 409),
 )
 def create_reference(call: Call) -> Answer:
-    body, source = bodies.REFERENCE.read(call.request.body), call.query.text("sourceRefName")
+    body, source = call.body(bodies.REFERENCE), call.query.text("sourceRefName")
     with Checks("createReference") as check:
         check.is_there("reference", body)
         check.name("sourceRefName", source)
@@ -111,7 +111,7 @@ def get_reference(call: Call) -> Answer:
     errors=(404, 409),
 )
 def assign_reference(call: Call) -> Answer:
-    body, kind = bodies.REFERENCE.read(call.request.body), _kind(call)
+    body, kind = call.body(bodies.REFERENCE), _kind(call)
     with Checks("assignReference") as check:
         target = _checked_target(call, check)
         check.is_there("assignTo", body)

@@ -43,8 +43,8 @@ class SingleReference(Struct, frozen=True):
 
 
 class References(Struct, frozen=True, rename="camel"):
-    token: str | None
     references: tuple[ReferenceView, ...]
+    token: str | None
     has_more: bool
 
 
@@ -60,8 +60,8 @@ class RecentChanges(Struct, frozen=True, rename="camel"):
 
 
 class Entries(Struct, frozen=True, rename="camel"):
-    token: str | None
     entries: tuple[Entry, ...]
+    token: str | None
     effective_reference: ReferenceView
     has_more: bool
 
@@ -71,6 +71,11 @@ class PutView(Struct, frozen=True, tag="PUT", tag_field="type"):
     content: Content
     documentation: None = None
 
+    @classmethod
+    def of(cls, operation: Put | Delete) -> PutView | Delete:
+        """The view of a put; a delete is shown as it is."""
+        return cls(operation.key, operation.content) if isinstance(operation, Put) else operation
+
 
 class LogEntryView(Struct, frozen=True, rename="camel"):
     commit_meta: CommitMeta
@@ -78,25 +83,20 @@ class LogEntryView(Struct, frozen=True, rename="camel"):
     operations: tuple[PutView | Delete, ...] | None
 
     @classmethod
-    def of(cls, entry: LogEntry) -> LogEntryView:
-        shown = None
-        if entry.operations:
-            shown = tuple(
-                PutView(op.key, op.content) if isinstance(op, Put) else op
-                for op in deletes_first(entry.operations)
-            )
-        return cls(entry.meta, entry.parent, shown)
+    def of(cls, entry: LogEntry, operations: tuple[()] | None = None) -> LogEntryView:
+        """With an empty list where operations are to be filled in."""
+        return cls(entry.meta, entry.parent, operations)
 
 
 class Log(Struct, frozen=True, rename="camel"):
-    token: str | None
     log_entries: tuple[LogEntryView, ...]
+    token: str | None
     has_more: bool
 
 
 class Diffs(Struct, frozen=True, rename="camel"):
-    token: str | None
     diffs: tuple[Diff, ...]
+    token: str | None
     effective_from_reference: ReferenceView
     effective_to_reference: ReferenceView
     has_more: bool
@@ -110,6 +110,10 @@ class SingleContent(Struct, frozen=True, rename="camel"):
 class KeyedContent(Struct, frozen=True):
     key: ContentKey
     content: Content
+
+    @classmethod
+    def of(cls, found: tuple[ContentKey, Content]) -> KeyedContent:
+        return cls(*found)
 
 
 class Contents(Struct, frozen=True, rename="camel"):
@@ -132,8 +136,8 @@ class Committed(Struct, frozen=True, rename="camel"):
 class RefLog(Struct, frozen=True, rename="camel"):
     """How references moved, newest first. Moves that the original made are not in it."""
 
-    token: str | None
     moves: tuple[RefLogEntry, ...]
+    token: str | None
     has_more: bool
 
 
@@ -142,8 +146,3 @@ class Splits(Struct, frozen=True):
 
     reference: ReferenceView
     keys: tuple[ContentKey, ...]
-
-
-def deletes_first(operations: tuple[Put | Delete, ...]) -> list[Put | Delete]:
-    """The order that clients know: both groups by key, deletes before puts."""
-    return sorted(operations, key=lambda operation: isinstance(operation, Put))

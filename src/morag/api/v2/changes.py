@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def commit(call: Call) -> Answer:
-    body = bodies.COMMIT.read(call.request.body)
+    body = call.body(bodies.COMMIT)
     with Checks("commitMultipleOperations") as check:
         check.ref_spec("branch", call.parameters["branch"])
         check.is_there("operations", body)
@@ -56,7 +56,7 @@ def commit(call: Call) -> Answer:
     errors=(404, 409),
 )
 def merge(call: Call) -> Answer:
-    body = bodies.MERGE.read(call.request.body)
+    body = call.body(bodies.MERGE)
     with Checks("mergeRefIntoBranch") as check:
         check.ref_spec("branch", call.parameters["branch"])
         check.is_there("merge", body)
@@ -71,7 +71,10 @@ def merge(call: Call) -> Answer:
     options = options_of(body, with_headers(meta, call.request.headers), squash=True)
     changes = call.service.changes
     return call.near(
-        lambda: call.in_lane(changes.merge_request(source, target, options), ok), source, target
+        lambda: call.in_lane(changes.merge_request(source, target, options), ok),
+        source,
+        target,
+        is_change=True,
     )
 
 
@@ -84,14 +87,14 @@ def merge(call: Call) -> Answer:
     errors=(404, 409),
 )
 def transplant(call: Call) -> Answer:
-    body = bodies.TRANSPLANT.read(call.request.body)
+    body = call.body(bodies.TRANSPLANT)
     with Checks("transplantCommitsIntoBranch") as check:
         check.ref_spec("branch", call.parameters["branch"])
         if body is not None:
             check.source_name("transplant.fromRefName", body.from_ref_name)
             check.no_empty_text("transplant.message", body.message)
             check.not_empty("transplant.hashesToTransplant", body.hashes_to_transplant)
-    with Checks("transplantCommitsIntoBranch") as check:  # Not told beside others, as ever.
+    with Checks("transplantCommitsIntoBranch") as check:  # Reported by itself, as Nessie does.
         check.is_there("transplant", body)
     assert body is not None, "checked"
     target, name = call.target("branch"), body.from_ref_name
@@ -99,7 +102,7 @@ def transplant(call: Call) -> Answer:
     meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
     options = options_of(body, meta, squash=False)
     changes = call.service.changes
-    return call.in_thread(
+    return call.before_lane(
         lambda: call.in_lane(changes.transplant_request(name, hashes, target, options), ok)
     )
 

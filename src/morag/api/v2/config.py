@@ -48,7 +48,7 @@ def get_repository_config(call: Call) -> Answer:
 def update_repository_config(call: Call) -> Answer:
     if call.request.header(b"content-type") is None:  # Elsewhere it may be left out.
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
-    body = bodies.CONFIG.read(call.request.body)
+    body = call.body(bodies.CONFIG)
     with Checks("updateRepositoryConfig") as check:
         check.is_there("repositoryConfigUpdate", body)
     assert body is not None, "checked"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.api import bodies
-from morag.api.call import ok_at
+from morag.api.call import ok_at, ok_list
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
 from morag.api.paths import key_in_path, key_of_text
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
     from morag.api.call import Call
     from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
+    from morag.model.content import Content
     from morag.model.keys import ContentKey
 
 _REQUESTED_KEYS: Final = "request.requestedKeys"
-_FEW: Final = 20  # Keys that are looked up at once, rather than by a thread.
+# Keys that are looked up at once, rather than by a thread. Their contents may be large, and a
+# table with its namespaces is all that most clients ask for.
+_FEW: Final = 4
 
 
 @endpoint(
@@ -39,9 +42,14 @@ def get_content(call: Call) -> Answer:
         check.ref_spec("ref", call.parameters["ref"])
     place = call.place()
 
-    def work() -> Response:
-        reference, content = call.service.contents.get(place, key)
-        return ok_at(answers.SingleContent(content, ReferenceView.of(reference)), reference)
+    def work() -> Answer:
+        reference, found = call.service.contents.find(place, key)
+
+        def show(content: Content) -> Response:
+            view = ReferenceView.of(reference)
+            return ok_at(answers.SingleContent(content, view), reference)
+
+        return call.showing(found, show)
 
     return call.near(work, place)
 
@@ -74,7 +82,7 @@ def get_several_contents(call: Call) -> Answer:
     errors=(404,),
 )
 def get_multiple_contents(call: Call) -> Answer:
-    body = bodies.KEYS.read(call.request.body)
+    body = call.body(bodies.KEYS)
     with Checks("getMultipleContents") as check:
         check.ref_spec("ref", call.parameters["ref"])
         check.is_there("request", body)
@@ -87,9 +95,19 @@ def get_multiple_contents(call: Call) -> Answer:
 def _contents(call: Call, keys: Sequence[ContentKey]) -> Answer:
     place = call.place()
 
-    def work() -> Response:
-        reference, found = call.service.contents.get_all(place, keys)
-        shown = tuple(KeyedContent(key, content) for key, content in found.items())
+    def at_once() -> Answer:
+        reference, found = call.service.contents.find_all(place, keys)
+        if any(content.is_large for _, content in found):
+            return call.in_pieces(in_pieces)
+        shown = tuple(KeyedContent(key, content.content()) for key, content in found)
         return ok_at(answers.Contents(shown, ReferenceView.of(reference)), reference)
 
-    return call.near(work, place) if len(keys) <= _FEW else call.in_thread(work)
+    def in_pieces() -> Pieces:
+        reference, batches = call.service.contents.get_all(place, keys)
+
+        def frame() -> answers.Contents:
+            return answers.Contents((), ReferenceView.of(reference))
+
+        return ok_list("contents", batches, frame, KeyedContent.of, reference)
+
+    return call.near(at_once, place) if len(keys) <= _FEW else call.in_pieces(in_pieces)

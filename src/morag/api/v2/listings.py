@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api.call import ok
+from morag.api.call import ok_log, ok_page
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.v2 import answers
-from morag.api.v2.answers import LogEntryView, ReferenceView
+from morag.api.v2.answers import LogEntryView, PutView, ReferenceView
 from morag.api.v2.declared import (
     KEY,
     MAX_KEY,
@@ -19,12 +19,12 @@ from morag.api.v2.declared import (
     endpoint,
 )
 from morag.service.listings import Wanted
+from morag.service.paging import Paging
 from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
-    from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
 
 _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
 
@@ -49,13 +49,17 @@ def get_entries(call: Call) -> Answer:
         check.ref_spec("refName", call.parameters["ref"])
     asked = call.place()
 
-    def work() -> Response:
+    def work() -> Pieces:
         listings = call.service.listings
-        reference, page = listings.entries(asked, wanted, with_content=with_content)
+        reference, found = listings.entries(asked, wanted, with_content=with_content)
         place = ReferenceView.of(reference)
-        return ok(answers.Entries(page.token, page.items, place, page.token is not None))
 
-    return call.in_thread(work)
+        def page(none: tuple[()], token: str | None, has_more: bool) -> answers.Entries:
+            return answers.Entries(none, token, place, has_more)
+
+        return ok_page("entries", found, page)
+
+    return call.in_pieces(work)
 
 
 @endpoint(
@@ -74,23 +78,22 @@ def get_entries(call: Call) -> Answer:
 )
 def get_history(call: Call) -> Answer:
     query = call.query
-    filter, limit, all = query.text("filter"), query.limit("max-records"), query.fetches_all()
-    limit_hash, token = query.text("limit-hash"), query.text("page-token")
+    filter, all, limit_hash = query.text("filter"), query.fetches_all(), query.text("limit-hash")
+    paging = Paging(query.limit("max-records"), query.text("page-token"))
     with Checks("getCommitLog") as check:
         check.ref_spec("ref", call.parameters["ref"])
         check.hash_or_relative("params.startHash", limit_hash)
     asked = call.place()
     until = None if limit_hash is None else Asked(asked.name, limit_hash)
-    start = None if token is None else Asked(asked.name, token)
 
-    def work() -> Response:
-        page = call.service.listings.log(
-            asked, until=until, filter=filter, with_operations=all, limit=limit, token=start
-        )
-        shown = tuple(map(LogEntryView.of, page.items))
-        return ok(answers.Log(page.token, shown, page.token is not None))
+    def work() -> Pieces:
+        listings = call.service.listings
+        found = listings.log(asked, paging, until=until, filter=filter, with_operations=all)
+        if all:
+            return ok_log(found, answers.Log, LogEntryView.of, PutView.of, listings.operations)
+        return ok_page("logEntries", found, answers.Log, LogEntryView.of)
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 @endpoint(
@@ -108,22 +111,29 @@ def get_diff(call: Call) -> Answer:
         check.ref_spec("params.toRef", call.parameters["to"])
     before, after = call.place("from"), call.place("to")
 
-    def work() -> Response:
-        one, other, page = call.service.listings.diff(before, after, wanted)
+    def work() -> Pieces:
+        one, other, found = call.service.listings.diff(before, after, wanted)
         places = ReferenceView.of(one), ReferenceView.of(other)
-        return ok(answers.Diffs(page.token, page.items, *places, page.token is not None))
 
-    return call.in_thread(work)
+        def page(none: tuple[()], token: str | None, has_more: bool) -> answers.Diffs:
+            return answers.Diffs(none, token, *places, has_more)
+
+        return ok_page("diffs", found, page)
+
+    return call.in_pieces(work)
 
 
 def _wanted(call: Call) -> Wanted:
     query = call.query
+    prefix, *bounds = (
+        query.text(name) is not None for name in ("prefix-key", "min-key", "max-key")
+    )
     return Wanted(
         min_key=query.key("min-key"),
         max_key=query.key("max-key"),
         prefix=query.key("prefix-key"),
         keys=query.keys("key"),
         filter=query.text("filter"),
-        limit=query.limit("max-records"),
-        token=query.text("page-token"),
+        paging=Paging(query.limit("max-records"), query.text("page-token")),
+        combines=prefix and any(bounds),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from morag.api import bodies
-from morag.api.call import ok, ok_at
+from morag.api.call import ok_at, ok_in_steps, ok_page
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH, FILTER, Parameter
 from morag.api.reading import asked_by
@@ -14,12 +14,13 @@ from morag.api.v2.answers import ReferenceView
 from morag.api.v2.declared import MAX_RECORDS, PAGE_TOKEN, TYPE, endpoint
 from morag.errors import BadRequest
 from morag.model.names import NAME_RULE
+from morag.service.paging import Paging
 from morag.service.places import Asked
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.http import Response
-    from morag.api.later import Answer
+    from morag.api.later import Answer, Pieces
     from morag.model.names import ReferenceKind
     from morag.model.references import Reference
 
@@ -33,15 +34,14 @@ if TYPE_CHECKING:
 )
 def list_references(call: Call) -> Answer:
     query = call.query
-    all, limit = query.fetches_all(), query.limit("max-records")
-    filter, token = query.text("filter"), query.text("page-token")
+    all, filter = query.fetches_all(), query.text("filter")
+    paging = Paging(query.limit("max-records"), query.text("page-token"))
 
-    def work() -> Response:
-        page = call.service.references.list(fetch_all=all, filter=filter, limit=limit, token=token)
-        shown = tuple(map(ReferenceView.described, page.items))
-        return ok(answers.References(page.token, shown, page.token is not None))
+    def work() -> Pieces:
+        found = call.service.references.list(paging, fetch_all=all, filter=filter)
+        return ok_page("references", found, answers.References, ReferenceView.described)
 
-    return call.in_thread(work)
+    return call.in_pieces(work)
 
 
 @endpoint(
@@ -57,7 +57,7 @@ def list_references(call: Call) -> Answer:
     errors=(404, 409),
 )
 def create_reference(call: Call) -> Answer:
-    source = bodies.REFERENCE.read(call.request.body)
+    source = call.body(bodies.REFERENCE)
     name, type = call.query.text("name"), call.query.text("type")
     with Checks("createReference") as check:
         check.is_there("name", name)
@@ -96,7 +96,7 @@ def get_reference(call: Call) -> Answer:
     errors=(404, 409),
 )
 def assign_reference(call: Call) -> Answer:
-    body = bodies.REFERENCE.read(call.request.body)
+    body = call.body(bodies.REFERENCE)
     with Checks("assignReference") as check:
         kind = _checked_kind(call, check)
         check.is_there("assignTo", body)
@@ -131,8 +131,9 @@ def delete_reference(call: Call) -> Answer:
 def get_recent_changes(call: Call) -> Answer:
     scan = call.query.number("scan-commits") or 0
     name = _name_only(call, "getReferenceHistory", "history")
-    return call.in_thread(
-        lambda: ok(answers.RecentChanges.of(call.service.references.history(name, scan)))
+    references = call.service.references
+    return call.in_pieces(
+        lambda: ok_in_steps(references.history(name, scan), answers.RecentChanges.of)
     )
 
 

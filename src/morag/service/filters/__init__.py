@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from morag.model.listed import Diff, Entry, LogEntry
     from morag.model.references import Reference, ReferenceMetadata
+    from morag.versions.stretches import Stored
 
 _REMEMBERED: Final = 256
 """Filters of each kind that stay compiled, so that the next page finds them."""
@@ -36,12 +37,12 @@ def log_filter(text: str) -> Callable[[LogEntry], bool]:
 
 
 @lru_cache(_REMEMBERED)
-def entry_filter(text: str) -> Callable[[Entry], bool]:
+def entry_filter(text: str) -> Callable[[Entry | Stored], bool]:
     """A filter with the variable `entry`."""
     return Program(text, ENTRIES)
 
 
 @lru_cache(_REMEMBERED)
-def diff_filter(text: str) -> Callable[[Diff], bool]:
+def diff_filter(text: str) -> Callable[[Diff | Stored], bool]:
     """A filter with the variable `key`."""
     return Program(text, DIFFS)

@@ -1,0 +1,198 @@
+"""Reads JSON bodies, within limits: a body that is refused must be cheap.
+
+The interpreter does nothing else while a body is decoded. So a large one is cut into its list's
+items first, which is fast and builds nothing, and the items are decoded one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from json import JSONDecoder
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from morag.errors import BadRequest, RequestTooLarge
+from morag.model.forgiving import converted
+
+T = TypeVar("T")
+
+LARGEST_ITEM_BYTES: Final = 2 * 1024 * 1024
+"""Of one operation, or one key with its contents."""
+LARGEST_PLAIN_BYTES: Final = 1024 * 1024
+"""Of a body, leaving out its long list if it has one."""
+MOST_VALUES: Final = 4_000_000
+"""Of a list: fields and items, however deep. They take more memory than their text does."""
+FORGIVING_BYTES: Final = 2 * 1024 * 1024
+FORGIVING_VALUES: Final = 100_000
+FORGIVING_DEPTH: Final = 100
+
+_AT_ONCE_BYTES: Final = 64 * 1024
+_FIRST_VALUE: Final = JSONDecoder()  # Takes a value, and does not look at what follows it.
+_OBJECTS_PER_ITEM: Final = 16  # On average; an operation has three or four, one in another.
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+# Texts are matched to be skipped. Also one that never ends: or each quote in it would be tried.
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},]', re.DOTALL)
+
+
+class _AnyObject(Struct, gc=False):
+    """Stands for an item that is only counted."""
+
+
+_OBJECTS: Final = msgspec.json.Decoder(list[_AnyObject] | None)
+_ITEMS: Final = msgspec.json.Decoder(list[Raw])
+
+
+class Body(Generic[T]):
+    """Reads one kind of body. Nothing at all, and null, are None.
+
+    `items` names the field with the list that may be long, and the type of what is in it.
+    `counted` are the fields that count as operations.
+    """
+
+    def __init__(
+        self,
+        type: Any,
+        *,
+        items: tuple[str, Any] | None = None,
+        counted: tuple[str, ...] = (),
+    ) -> None:
+        self._type = type | None
+        self._decoder = msgspec.json.Decoder(self._type)
+        self._items = items
+        self._counted = counted
+        if items is not None:
+            self._item_decoder = msgspec.json.Decoder(items[1])
+            names = {field.name: field.encode_name for field in msgspec.structs.fields(type)}
+            self._items_name = names[items[0]]
+            raw_fields = [(name, Raw | UnsetType, UNSET) for name in names.values()]
+            self._envelope = msgspec.json.Decoder(msgspec.defstruct("Envelope", raw_fields))
+
+    def read(self, body: bytes, most_items: int) -> T | None:
+        if not body or body.isspace():
+            return None
+        try:
+            if len(body) <= _AT_ONCE_BYTES:
+                found: T | None = self._decoder.decode(body)
+            else:
+                found = self._read_large(body, most_items)
+        except _UNREADABLE as problem:
+            found = self._read_forgivingly(body, problem)
+        for name in self._counted:
+            listed = getattr(found, name, None)
+            if listed is not None:
+                _check_count(len(listed), most_items)
+        return found
+
+    def _read_large(self, body: bytes, most_items: int) -> T | None:
+        if self._items is None:
+            _check_plain(len(body))
+            return self._decoder.decode(body)  # type: ignore[no-any-return]
+        fields = msgspec.structs.asdict(self._envelope.decode(body))
+        listed = bytes(fields.pop(self._items_name) or b"null")
+        given = [(name, raw) for name, raw in fields.items() if raw is not UNSET]
+        rest = b",".join(b'"%b":%b' % (name.encode(), raw) for name, raw in given)
+        _check_plain(len(rest))
+        try:
+            count = _counted(listed, most_items)
+        except msgspec.ValidationError as problem:
+            raise self._placed(problem, "") from None
+        found = self._decoder.decode(b"{%b}" % rest)
+        if count is None:
+            return found  # type: ignore[no-any-return]
+        items = tuple(self._item(*numbered) for numbered in enumerate(_ITEMS.decode(listed)))
+        return msgspec.structs.replace(found, **{self._items[0]: items})  # type: ignore[no-any-return]
+
+    def _item(self, number: int, raw: Raw) -> Any:
+        size = len(memoryview(raw))
+        if size > LARGEST_ITEM_BYTES:
+            raise RequestTooLarge(
+                f"The request body has {size} bytes in {self._items_name}[{number}], but at most "
+                f"{LARGEST_ITEM_BYTES} are accepted there"
+            )
+        try:
+            return self._item_decoder.decode(raw)
+        except msgspec.ValidationError as problem:
+            raise self._placed(problem, f"[{number}]") from None
+
+    def _placed(self, problem: msgspec.ValidationError, place: str) -> msgspec.ValidationError:
+        """The problem with its place in the whole body, although only a part was read."""
+        where = f"`$.{self._items_name}{place}"
+        return msgspec.ValidationError(str(problem).replace("`$", where, 1))
+
+    def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
+        refusal = f"The request body cannot be read: {problem}"
+        if not _is_modest(body):
+            raise BadRequest(
+                f"{refusal}. A smaller body, of up to {FORGIVING_BYTES} bytes, {FORGIVING_VALUES}"
+                f" values and {FORGIVING_DEPTH} levels, may differ a little, such as by a number"
+                " that is a text"
+            )
+        try:
+            plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
+            msgspec.json.encode(plain)  # Refuses half a character, which could not be stored.
+            found: T | None = converted(plain, self._type)
+        except (ValueError, RecursionError):
+            raise BadRequest(refusal) from None
+        return found
+
+
+def _counted(listed: bytes, most_items: int) -> int | None:
+    """How many items there are, found out without building them; None if there is no list.
+
+    Refuses what has too many. Braces and commas are counted first, those in texts too, because that
+    is faster.
+    """
+    if listed.count(b",") > MOST_VALUES:
+        raise RequestTooLarge(
+            f"The request has more than {MOST_VALUES} fields and items in its list; send several"
+            " requests"
+        )
+    if listed.count(b"{") > _OBJECTS_PER_ITEM * most_items:
+        raise RequestTooLarge(
+            f"The request has more than {_OBJECTS_PER_ITEM * most_items} objects in its list, but"
+            f" at most {most_items} operations or keys are accepted; send several requests"
+        )
+    objects = _OBJECTS.decode(listed)
+    if objects is None:
+        return None
+    _check_count(len(objects), most_items)
+    return len(objects)
+
+
+def _check_plain(size: int) -> None:
+    if size > LARGEST_PLAIN_BYTES:
+        raise RequestTooLarge(
+            f"The request body has {size} bytes where at most {LARGEST_PLAIN_BYTES} are accepted:"
+            " only lists of operations and keys may be longer"
+        )
+
+
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        raise RequestTooLarge(
+            f"The request has {count} operations or keys, but at most {most} are accepted;"
+            " send several requests"
+        )
+
+
+def _is_modest(body: bytes) -> bool:
+    """Whether the slow but forgiving way to read the body takes little time and memory."""
+    if len(body) > FORGIVING_BYTES:
+        return False
+    values, depth = 1, 0
+    for token in _TOKENS.finditer(body):
+        match body[token.start()]:
+            case 0x2C:  # ,
+                values += 1
+            case 0x5B | 0x7B:  # [ {
+                values += 1
+                depth += 1
+                if depth > FORGIVING_DEPTH:
+                    return False
+            case 0x5D | 0x7D:  # ] }
+                depth -= 1
+        if values > FORGIVING_VALUES:
+            return False
+    return True

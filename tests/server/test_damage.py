@@ -1,0 +1,56 @@
+"""A damaged object: requests that need it fail with its id, all others are served."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+import morag
+from morag.client import Client
+from morag.errors import RepositoryCorrupt
+from tests.rules.scenes import key, put
+from tests.serving import Served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[str, str]:
+    """The URL of a store in which one value has a flipped bit, and the id of that value."""
+    url = f"sqlite:{tmp_path}/morag.db?sync=off"
+    with morag.open(url) as repo:
+        repo.commit("main", [put("a", "s3://lake/a"), put("b", "s3://lake/b")], "two")
+    with sqlite3.connect(tmp_path / "morag.db") as database:
+        ((id, value),) = database.execute(
+            "SELECT obj_id, obj_value FROM objs2 WHERE instr(obj_value, CAST('lake/a' AS BLOB))"
+        )
+        wrong = value.replace(b"lake/a", b"lake/q")
+        database.execute("UPDATE objs2 SET obj_value = ? WHERE obj_id = ?", (wrong, id))
+    database.close()
+    return url, id.hex()
+
+
+def test_damage_is_reported_by_requests_by_readiness_and_once_in_the_log(
+    damaged: tuple[str, str], tmp_path: Path
+) -> None:
+    url, id = damaged
+    with Served(tmp_path, store=url) as server, Client(server.url) as client:
+        assert json.loads(server.ask("GET", "/health/ready").body) == {"status": "UP"}
+        told: dict[str, str] = {}
+        for _ in range(3):
+            answer = server.ask("GET", "/api/v2/trees/main/contents/a")
+            told = json.loads(answer.body)
+            assert (answer.status, told["errorCode"]) == (500, "REPOSITORY_CORRUPT")
+            assert id in told["message"]
+            assert "backup" in told["message"]
+            with pytest.raises(RepositoryCorrupt, match=id):
+                client.contents.get("main", key("a"))
+        assert server.ask("GET", "/api/v2/trees/main/contents/b").status == 200
+        ready = server.ask("GET", "/health/ready")
+        assert ready.status == 200, "everything else is served"
+        assert json.loads(ready.body)["damage"] == {"found": 1, "first": told["message"]}
+        assert server.errors().count(id) == 1
