@@ -633,7 +633,7 @@ def test_the_last_attempt_tells_why_it_failed(busy: StoreBusy) -> None:
         with pytest.raises(told) as failure:
             for at, attempt in enumerate(attempts(Time(), 3)):
                 if at == number:
-                    attempt.busy = busy
+                    attempt.failure = busy
         assert (failure.value is busy) is (number == 3)
 
 

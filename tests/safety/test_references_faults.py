@@ -138,8 +138,9 @@ def swap_then(store: Store, look: Fault) -> Upcoming:
     store.repo.references.create_branch("counted", "main")
     before = store.backend._calls["read_refs"] - reads
     lost = Fault.AFTER if type(store.backend) is BusyBackend else Fault.FALSE_AFTER
-    # Nothing is read after the commit when all is well, so the next read is the look.
-    return Upcoming({store.swap: [lost], "read_refs": [*[None] * before, look]})
+    # When all is well, the last read is that of the names after the row was inserted. If the reply
+    # is lost, the look comes before it.
+    return Upcoming({store.swap: [lost], "read_refs": [*[None] * (before - 1), look]})
 
 
 def test_a_create_knows_its_own_commit_after_a_stale_look(store: Store) -> None:
@@ -183,6 +184,55 @@ def test_a_create_that_a_reader_mended_is_in_the_log_once(store: Store) -> None:
     store.backend.plan = Mending()
     store.repo.references.create_branch("new", "main", who="ann")
     assert len(lines(other, "new", "CREATE")) == 1
+
+
+class DroppedBeforeInsert:
+    """Lets the other server drop a reference just before a reader inserts its missing row.
+
+    `insert` becomes of the insert, and `upcoming` of the calls after it.
+    """
+
+    def __init__(self, store: Store, insert: Fault | None, upcoming: Upcoming) -> None:
+        self._store, self._insert, self._upcoming = store, insert, upcoming
+        # Without `apply`, the first swap only makes sure that the names are current.
+        self._passed = 1 if store.weak else 0
+
+    def fault(self, method: str, call: int) -> Fault | None:
+        if method != self._store.swap:
+            return None
+        self._passed -= 1
+        if self._passed >= 0:
+            return None
+        self._store.backend.plan = self._upcoming
+        self._store.other().references.delete("new")
+        return self._insert
+
+
+FAILURES: list[dict[str, list[Fault | None]]] = [
+    {"read_refs": [Fault.BEFORE]},
+    {"read_refs": [Fault.BEFORE] * 5},
+    {"read_refs": [None, Fault.BEFORE]},
+    {"swap_ref": [Fault.BEFORE]},
+    {"swap_ref": [None, Fault.BEFORE]},
+    {"swap_ref": [None, Fault.AFTER]},
+]
+
+
+@pytest.mark.parametrize("insert", [None, Fault.AFTER, Fault.FALSE_AFTER])
+@pytest.mark.parametrize("failures", FAILURES, ids=str)
+def test_a_dropped_reference_stays_dropped_though_a_reader_mends_it_late(
+    weak: bool, failures: dict[str, list[Fault | None]], insert: Fault | None
+) -> None:
+    store = Store(FaultyBackend, weak, QUICK, World())
+    store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
+    with pytest.raises(InjectedFault):
+        store.repo.references.create_branch("new", "main")  # Its name is there, its row is not.
+    upcoming = Upcoming(failures)
+    store.backend.plan = DroppedBeforeInsert(store, insert, upcoming)
+    with suppress(InjectedFault, ReferenceNotFound):
+        store.repo.references.get("new")
+    assert upcoming.is_over
+    assert found_names(store.other(), ["new"]) == set()
 
 
 def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:

@@ -56,7 +56,7 @@ def commit_internal(
             if _commit_once(persist, name, make, objects, tried):
                 return
         except StoreBusy as busy:
-            attempt.busy = busy
+            attempt.failure = busy
 
 
 def _commit_once(
@@ -68,7 +68,7 @@ def _commit_once(
 ) -> bool:
     ref = persist.ref(name)
     if ref is None:
-        raise RepositoryCorrupt(f"Internal reference '{name}' is missing")
+        raise RepositoryCorrupt.found(f"The internal reference '{name}'", "is missing")
     if any(was_published(persist, commit, ref.pointer) for commit in tried):
         # It was published after all, but we could not see it then. Built again, it would
         # conflict with itself.

@@ -110,7 +110,10 @@ class References:
             line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
             for _ in self._retries.attempts("create reference"):
-                if self._swapped(name, None, ref, [line]):
+                if self._inserted(ref, line):
+                    # A store of one process needs no check: the lock keeps others from dropping it.
+                    if self._persist.is_shared and not self._insist(self._is_among_names, ref):
+                        self._take_back_if_dropped(ref)
                     return ref
                 # A reader may have mended it before we came to it, perhaps from an older commit.
                 found = self._persist.ref(name)
@@ -158,13 +161,13 @@ class References:
                     return True
                 if not self._is_done(name, expected, new):
                     return False
-                # Without a failure it may be the deed of another, who has told of it. Two who
-                # tell of a creation write the same line.
+                # Without a failure another server may have made the change and logged it. Two
+                # servers that log a creation write the same line.
                 if may_be_done or expected is None:
                     self._persist.append_log(lines)
                 return True
             except StoreBusy as busy:
-                attempt.busy, may_be_done = busy, True
+                attempt.failure, may_be_done = busy, True
             except Exception:
                 if not self._is_done(name, expected, new):
                     raise
@@ -219,15 +222,44 @@ class References:
         if self._persist.read_only:
             return ref  # As if it had been inserted: who comes to write will do it.
         # Who created it is not known, but that somebody did shall not be missing from the log.
-        if not self._swapped(name, None, ref, [self._ref_log.creation(ref)]):
-            row = self._persist.ref(name)
-            return None if row is None or row.deleted else row
-        # Had the name been dropped between our look at the names and the insert, then nobody
-        # would ever remove this row: look again, and take it back.
-        if self._created_for_sure(name) != created:
-            self._persist.swap_ref(name, ref, None)
+        inserted = self._inserted(ref, self._ref_log.creation(ref))
+        if self._take_back_if_dropped(ref):
             return None
-        return ref
+        if inserted:
+            return ref
+        row = self._persist.ref(name)
+        return None if row is None or row.deleted else row
+
+    def _inserted(self, ref: Ref, line: LogRow) -> bool:
+        """Insert the row of a committed name. An insert that failed may have been made."""
+        try:
+            return self._swapped(ref.name, None, ref, [line])
+        except Exception:
+            self._take_back_if_dropped(ref)
+            raise
+
+    def _take_back_if_dropped(self, ref: Ref) -> bool:
+        """Remove a row that was inserted after its name had been dropped.
+
+        A reader may have inserted the row first, and another server dropped the reference, all
+        between the commit of the name and our insert. Then nobody else would ever remove the row.
+        """
+        return self._insist(self._taken_back, ref)
+
+    def _taken_back(self, ref: Ref) -> bool:
+        if self._created_for_sure(ref.name) == _created(ref):
+            return False
+        self._persist.swap_ref(ref.name, ref, None)
+        return True
+
+    def _insist(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
+        """Check again after any failure: giving up could leave a row without a name for good."""
+        for attempt in self._retries.attempts("create reference"):
+            try:
+                return check(ref)
+            except Exception as failure:  # noqa: BLE001 - raised by the last attempt.
+                attempt.failure = failure
+        raise AssertionError("the attempts end by an error")
 
     def _finish_drop(self, marked: Ref) -> None:
         self._commit_removal(marked)
@@ -250,6 +282,10 @@ class References:
         op = self._names(names).get(text_key(name))
         return None if op is None else self._persist.fetch(RefObj, value_of(op))
 
+    def _is_among_names(self, ref: Ref) -> bool:
+        op = self._names(self._names_ref()).get(text_key(ref.name))
+        return op is not None and value_of(op) == _created(ref).id
+
     # Commits on int/refs
 
     def _names_ref(self) -> Ref | None:
@@ -260,8 +296,7 @@ class References:
         return index_of(self._persist, head_commit(self._persist, head))
 
     def _commit_name(self, ref: Ref) -> None:
-        created = RefObj(ref.name, ref.pointer, ref.created_micros, ref.extended_info)
-        key = text_key(ref.name)
+        created, key = _created(ref), text_key(ref.name)
 
         def draft(_: CommitIndex) -> Draft:
             message = f"Create reference {ref.name} pointing to {ref.pointer.hex()}"
@@ -307,6 +342,11 @@ class References:
 
     def _commit(self, make: Callable[[CommitIndex], Draft | None], objects: Sequence[Obj]) -> None:
         commit_internal(self._persist, self._retries, REFS, make, objects)
+
+
+def _created(ref: Ref) -> RefObj:
+    """What is stored about the creation of a reference, which was not moved since."""
+    return RefObj(ref.name, ref.pointer, ref.created_micros, ref.extended_info)
 
 
 def _check_not_internal(name: str) -> None:

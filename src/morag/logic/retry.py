@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from morag.config import Settings
-    from morag.errors import StoreBusy
 
 
 LONGEST_RACE_PAUSE_MS: Final = 40
@@ -19,20 +18,20 @@ LONGEST_RACE_PAUSE_MS: Final = 40
 
 
 class Attempt:
-    """One of several. Who makes it says in `busy` if the store did not let it through."""
+    """One of several. Its caller sets `failure` if the store did not do the work."""
 
-    __slots__ = ("busy",)
+    __slots__ = ("failure",)
 
     def __init__(self) -> None:
-        self.busy: StoreBusy | None = None
+        self.failure: Exception | None = None
 
 
 class Retries:
     """Attempts with a random pause between them, which doubles up to a limit.
 
-    Who lost a race for the first time tries again at once, because who won lets others go first.
-    Time spent on an attempt counts towards its pause: who is slow by himself need not wait on top.
-    In the end it is told whether others were faster, or what the store said.
+    After the first lost race the caller tries again at once, because the winner lets others go
+    first. Time spent on an attempt counts towards its pause: a slow caller need not wait on top.
+    The final error says whether others were faster, or what the store said.
     """
 
     def __init__(
@@ -61,14 +60,14 @@ class Retries:
             made += 1
             exhausted = settings.commit_retries is not None and made > settings.commit_retries
             if exhausted or elapsed_ms >= settings.commit_timeout_ms:
-                raise attempt.busy or RetriesExhausted(
+                raise attempt.failure or RetriesExhausted(
                     f"The {what} operation could not be performed after {made - 1} retries "
                     f"within the configured commit timeout after {elapsed_ms:.0f} milliseconds"
                 )
-            if made == 1 and attempt.busy is None:
+            if made == 1 and attempt.failure is None:
                 continue
             pause_ms = self._random.uniform(lower, upper)
-            if attempt.busy is None:
+            if attempt.failure is None:
                 pause_ms = min(pause_ms, LONGEST_RACE_PAUSE_MS)
             pause_ms -= (now - attempted) * 1000
             pause_ms = min(pause_ms, settings.commit_timeout_ms - elapsed_ms)

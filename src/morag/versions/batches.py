@@ -61,7 +61,7 @@ class BatchWriter:
                     for ticket in batch:
                         ticket.request.forget(taken.ids)
                 except StoreBusy as busy:
-                    attempt.busy = busy
+                    attempt.failure = busy
         except StoreBusy as busy:
             if tries.unsettled:
                 raise type(busy)(
