@@ -108,6 +108,7 @@ def test_a_lake_that_has_lost_something_is_not_well(
     }
 
 
+@pytest.mark.long
 def test_garbage_goes_only_when_one_says_so(
     spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

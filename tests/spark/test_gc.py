@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
 
 
+@pytest.mark.long
 def test_policies_grace_snapshots_and_locations_are_as_asked_for(scene: Scene) -> None:
     scene.lake.make("db.t")
     scene.lake.grow("db.t")
@@ -113,6 +114,7 @@ def test_a_run_goes_on_where_it_was_stopped_and_keeps_what_came_to_life(scene: S
     assert scene.files() == scene.live(lambda name: 1)
 
 
+@pytest.mark.long
 def test_what_comes_to_life_while_files_move_is_put_back(scene: Scene) -> None:
     scene.lake.make("db.t")
     old = scene.catalog.references.get("main").hash
@@ -252,6 +254,7 @@ def test_a_run_is_for_its_own_catalog_and_for_one_job_at_a_time(
         gc.resume(scene.spark, run.path, Origin(store=empty))
 
 
+@pytest.mark.long
 def test_odd_names_links_to_files_and_a_quarantine_elsewhere(scene: Scene, tmp_path: Path) -> None:
     scene.lake.create_table("db.odd", ROWS, location=f"{scene.lake.warehouse}/db/50% off%20")
     scene.lake.grow("db.odd")

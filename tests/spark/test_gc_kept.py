@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
 
 
+@pytest.mark.long
 def test_live_contents_that_are_not_icebergs_keep_all_their_files(scene: Scene) -> None:
     scene.lake.make("db.t")
     nested = _make_delta(scene, "db/t/nested")

@@ -35,6 +35,7 @@ def s3() -> Iterator[dict[str, str]]:
         yield options
 
 
+@pytest.mark.long
 def test_orphans_of_two_buckets_go_to_quarantine_and_back(
     spark: SparkSession, tmp_path: Path, s3: dict[str, str]
 ) -> None:
