@@ -49,6 +49,13 @@ def test_an_item_that_is_no_object_is_told_with_its_place() -> None:
         COMMIT.read(commit(*map(operation, range(800)), 17), MOST)
 
 
+def test_an_item_that_lacks_a_field_is_told_with_its_place() -> None:
+    wrong = operation(800)
+    del wrong["key"]
+    with pytest.raises(BadRequest, match=r"field `key` - at `\$\.operations\[800\]`"):
+        COMMIT.read(commit(*map(operation, range(800)), wrong), MOST)
+
+
 def test_keys_of_large_bodies_are_checked_too() -> None:
     wrong = {"type": "DELETE", "key": {"elements": ["\x01"]}}
     with pytest.raises(BadRequest, match="must not contain characters less than 0x20"):

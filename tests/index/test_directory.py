@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from morag.index.segment import Segment
 from morag.persist import codec
 from morag.persist.cache import ObjectCache
 from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index, IndexSegments, Stripe, Unique
+from morag.persist.objects import Commit, Index, IndexSegments, Memo, Stripe, Unique
 from morag.persist.persist import Persist
 from tests.index.strategies import KEYS, POOL, op_of
 
@@ -119,6 +120,46 @@ def test_a_damaged_stripe_list_is_reported(encoded: bytes) -> None:
     segments = IndexSegments(ObjId(b"\x01" * 32), encoded)
     with pytest.raises(RepositoryCorrupt, match="01" * 32):
         directory_of(persist_with(segments), commit_on(segments.id))
+
+
+@pytest.mark.parametrize("bounds", ["ba", "acbd", "abbc", "cdab"])
+@pytest.mark.parametrize("is_inlined", [False, True])
+def test_stripes_out_of_order_are_reported(bounds: str, is_inlined: bool) -> None:
+    """A diff would never come to their end."""
+    keys = [text_key(letter) for letter in bounds]
+    stripes = [stripe_of(first, last) for first, last in zip(keys[::2], keys[1::2], strict=True)]
+    segments = IndexSegments(
+        ObjId(b"\x01" * 32), b"".join(codec.encoded_stripe(1, each) for each in stripes)
+    )
+    commit = commit_on(segments.id)
+    if is_inlined:
+        commit = msgspec.structs.replace(
+            commit, id=segments.id, reference_index=None, stripes=tuple(stripes)
+        )
+    with pytest.raises(RepositoryCorrupt, match="01" * 32):
+        directory_of(persist_with(segments), commit)
+
+
+class RacedMemo(Memo):
+    """Holds stripes when it is looked at first, and the directory of another thread after that."""
+
+    def __init__(self, stripes: list[Stripe]) -> None:
+        self._forms: list[object] = [Directory(stripes), stripes]
+
+    @property
+    def form(self) -> object:
+        return self._forms.pop() if len(self._forms) > 1 else self._forms[0]
+
+    @form.setter
+    def form(self, form: object) -> None:
+        self._forms = [form]
+
+
+def test_two_threads_may_decode_a_stripe_list_at_once() -> None:
+    stripes = [stripe_of(text_key("a"), text_key("b"))]
+    segments = Directory(stripes).as_object()
+    raced = IndexSegments(segments.id, segments.encoded, RacedMemo(stripes))
+    assert directory_of(persist_with(raced), commit_on(raced.id)).stripes == tuple(stripes)
 
 
 def test_a_reference_index_must_be_an_index() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from morag.errors import ReferenceConflict, ReferenceNotFound
+from morag.errors import ReferenceConflict, ReferenceNotFound, StoreCannotWrite
 from morag.testing.faults import Fault, FaultyBackend, InjectedFault
 from morag.versions.world import World
 from tests.safety.sound import found_names, in_thread, put
@@ -19,11 +19,16 @@ from tests.safety.test_faults import (
     BusyBackend,
     OthersOnTop,
     Store,
+    Time,
     Upcoming,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from morag.versions.repository import Repository
+
+T = TypeVar("T")
 
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
 
@@ -233,6 +238,25 @@ def test_a_dropped_reference_stays_dropped_though_a_reader_mends_it_late(
         store.repo.references.get("new")
     assert upcoming.is_over
     assert found_names(store.other(), ["new"]) == set()
+
+
+class FullBackend(FaultyBackend):
+    """Fails with the error that says that nothing was written, and will not be."""
+
+    def _do(self, fault: Fault | None, work: Callable[[], T]) -> T:
+        try:
+            return super()._do(fault, work)
+        except InjectedFault as failure:
+            raise StoreCannotWrite(str(failure)) from failure
+
+
+def test_a_full_disk_ends_a_create_at_once(weak: bool) -> None:
+    time = Time()
+    store = Store(FullBackend, weak, QUICK, time.world())
+    store.backend.plan = Upcoming({store.swap: [None] + [Fault.BEFORE] * 100})
+    with pytest.raises(StoreCannotWrite):
+        store.repo.references.create_branch("new", "main")
+    assert time.sleeps_ms == []
 
 
 def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:

@@ -18,26 +18,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> tuple[str, str]:
-    """The URL of a store in which one value has a flipped bit, and the id of that value."""
-    url = f"sqlite:{tmp_path}/morag.db?sync=off"
+def damaged(directory: Path, text: bytes) -> tuple[str, str]:
+    """The URL of a store in which the object with this text has another one, and its id."""
+    url = f"sqlite:{directory}/morag.db?sync=off"
     with morag.open(url) as repo:
         repo.commit("main", [put("a", "s3://lake/a"), put("b", "s3://lake/b")], "two")
-    with sqlite3.connect(tmp_path / "morag.db") as database:
+    with sqlite3.connect(directory / "morag.db") as database:
         ((id, value),) = database.execute(
-            "SELECT obj_id, obj_value FROM objs2 WHERE instr(obj_value, CAST('lake/a' AS BLOB))"
+            "SELECT obj_id, obj_value FROM objs2 WHERE instr(obj_value, ?)", (text,)
         )
-        wrong = value.replace(b"lake/a", b"lake/q")
+        wrong = value.replace(text, text[:-1] + b"q")
         database.execute("UPDATE objs2 SET obj_value = ? WHERE obj_id = ?", (wrong, id))
     database.close()
     return url, id.hex()
 
 
-def test_damage_is_reported_by_requests_by_readiness_and_once_in_the_log(
-    damaged: tuple[str, str], tmp_path: Path
-) -> None:
-    url, id = damaged
+def test_a_server_whose_default_branch_cannot_be_read_is_not_ready(tmp_path: Path) -> None:
+    url, id = damaged(tmp_path, b"two")
+    with Served(tmp_path, store=url) as server:
+        ready = server.ask("GET", "/health/ready")
+        assert ready.status == 503
+        assert id in json.loads(ready.body)["reason"]
+
+
+def test_damage_is_reported_by_requests_by_readiness_and_once_in_the_log(tmp_path: Path) -> None:
+    url, id = damaged(tmp_path, b"lake/a")
     with Served(tmp_path, store=url) as server, Client(server.url) as client:
         assert json.loads(server.ask("GET", "/health/ready").body) == {"status": "UP"}
         told: dict[str, str] = {}

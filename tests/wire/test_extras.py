@@ -80,6 +80,18 @@ def test_the_ref_log_is_read_page_by_page(talk: Talk) -> None:
     assert commits[0]["hashBefore"] == commits[1]["hashAfter"]
 
 
+def test_a_page_of_the_ref_log_is_never_large(repository: Repository, talk: Talk) -> None:
+    talk.put("main", "t")
+    repository.references.create_branch("dev", "main")
+    for _ in range(600):
+        for target in ("main", "main~1"):
+            repository.references.assign("dev", target)
+    page = talk.get("/morag/v1/reflog", max_records=2_000_000_000).json
+    assert len(page["moves"]) == 1000
+    rest = talk.get("/morag/v1/reflog", max_records=2_000_000_000, page_token=page["token"]).json
+    assert len(rest["moves"]) >= 200 and not rest["hasMore"]
+
+
 def test_a_commit_is_split_into_ranges_of_keys() -> None:
     small = Settings(
         max_incremental_index_bytes=1024, min_index_segment_bytes=512, max_index_segment_bytes=2048

@@ -118,8 +118,10 @@ class Body(Generic[T]):
 
     def _placed(self, problem: msgspec.ValidationError, place: str) -> msgspec.ValidationError:
         """The problem with its place in the whole body, although only a part was read."""
-        where = f"`$.{self._items_name}{place}"
-        return msgspec.ValidationError(str(problem).replace("`$", where, 1))
+        where, text = f"`$.{self._items_name}{place}", str(problem)
+        if "`$" not in text:  # It is the part itself that is wrong, and nothing within it.
+            return msgspec.ValidationError(f"{text} - at {where}`")
+        return msgspec.ValidationError(text.replace("`$", where, 1))
 
     def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
         refusal = f"The request body cannot be read: {problem}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
 SECONDS_BETWEEN_LISTINGS: Final = 1.0
-_LISTINGS: Final = 5
+_TRIES_WHILE_FILES_CHANGE: Final = 5
 
 
 class _Log(Struct, frozen=True):
@@ -31,7 +31,8 @@ class _Log(Struct, frozen=True):
 class RocksDBFiles:
     """Knows the directory, its lock, and the log that is written to, which RocksDB replaces.
 
-    `lost` and `lost_of_all` may be called at the same time, but each by one thread only.
+    `lost` may be called by several threads: each replaces the log that it knows by a newer one, and
+    looks again before it calls one lost. `lost_of_all` is for one thread at a time.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = monotonic) -> None:
@@ -78,7 +79,8 @@ class RocksDBFiles:
 
     def _missing(self, db: Rdict) -> str | None:
         lost = None
-        for _ in range(_LISTINGS):  # A file that is missing may have become obsolete meanwhile.
+        # A file that is missing may have become obsolete meanwhile.
+        for _ in range(_TRIES_WHILE_FILES_CHANGE):
             tables = {Path(file["name"]).name for file in db.live_files()}
             try:
                 there = {entry.name for entry in self._directory.iterdir()}

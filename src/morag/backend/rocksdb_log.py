@@ -103,7 +103,7 @@ class LogReader:
         end = offset + HEADER.size + length
         if not kind and not length:
             return kind, end, HOLE if data[offset + _CHECKSUM_BYTES :].strip(b"\0") else ZEROS
-        if kind > LAST:
+        if not FULL <= kind <= LAST:
             # Checked in any case: RocksDB takes a flipped bit here for the end of the log, says
             # nothing, or reads the same record for ever.
             ends = (end, end + _LOG_NUMBER_BYTES)

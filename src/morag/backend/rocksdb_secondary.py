@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MIB: Final = 1 << 20
 _TRIES: Final = 100
 """A try takes some 50 ms; a writer at full speed begins a new log no more often than that."""
-_LISTINGS: Final = 5
+_TRIES_WHILE_FILES_CHANGE: Final = 5
 
 
 def open_secondary(path: Path) -> tuple[Rdict, TemporaryDirectory[str]]:
@@ -84,7 +84,7 @@ def _oldest_log(path: Path) -> int | None:
 
 
 def _open(path: Path, options: Options, access: AccessType) -> Rdict:
-    for tries_left in reversed(range(_LISTINGS)):
+    for tries_left in reversed(range(_TRIES_WHILE_FILES_CHANGE)):
         try:
             if not set(Rdict.list_cf(str(path))) >= {REFS, ROWS}:
                 raise StoreUrlInvalid(

@@ -176,7 +176,9 @@ class SQLiteBackend(SqlBackend):
             (version,) = self._writer.execute("PRAGMA user_version").fetchone()
             self._writer.execute(f"PRAGMA user_version = {version}")
             self._refusal = None
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
+            if is_damage(error):
+                raise damaged(self._path, error) from error
             raise cannot_write(self._path, refusal) from error
         finally:
             self._wait_if_busy()

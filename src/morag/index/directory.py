@@ -84,7 +84,10 @@ EMPTY: Final = Directory([])
 
 def directory_of(persist: Persist, commit: Commit) -> Directory:
     if commit.reference_index is None:
-        return Directory(list(commit.stripes)) if commit.stripes else EMPTY
+        if not commit.stripes:
+            return EMPTY
+        _check_order(commit.id, commit.stripes)
+        return Directory(commit.stripes)
     obj = persist.fetch_any(commit.reference_index)
     if isinstance(obj, Index):
         segment = segment_of(obj)
@@ -93,9 +96,24 @@ def directory_of(persist: Persist, commit: Commit) -> Directory:
         return Directory([Stripe(segment.keys[0], segment.keys[-1], obj.id)])
     if not isinstance(obj, IndexSegments):
         raise RepositoryCorrupt.object(obj.id, "is not a reference index")
-    if not isinstance(obj.memo.form, Directory):
-        obj.memo.form = Directory(obj.memo.form or codec.decode_stripes(obj.encoded))
-    return obj.memo.form
+    form = obj.memo.form  # Read once: another thread may replace the stripes by a directory.
+    if not isinstance(form, Directory):
+        stripes = form or codec.decode_stripes(obj.encoded)
+        _check_order(obj.id, stripes)
+        form = obj.memo.form = Directory(stripes)
+    return form
+
+
+def _check_order(id: ObjId, stripes: Iterable[Stripe]) -> None:
+    """Refuse stripes that overlap: a diff would never come to their end.
+
+    The id of a commit does not cover the stripes in it.
+    """
+    before: bytes | None = None
+    for stripe in stripes:
+        if (before is not None and stripe.first <= before) or stripe.last < stripe.first:
+            raise RepositoryCorrupt.object(id, "has the stripes of its index out of order")
+        before = stripe.last
 
 
 def segment_of(index: Index) -> Segment:

@@ -19,7 +19,9 @@ from morag.errors import (
     BadRequest,
     ReferenceAlreadyExists,
     ReferenceNotFound,
+    RepositoryCorrupt,
     StoreBusy,
+    StoreCannotWrite,
 )
 from morag.index.keys import key_text, text_key, text_range
 from morag.index.layered import index_of
@@ -234,6 +236,8 @@ class References:
         """Insert the row of a committed name. An insert that failed may have been made."""
         try:
             return self._swapped(ref.name, None, ref, [line])
+        except StoreCannotWrite:
+            raise  # Nothing was written.
         except Exception:
             self._take_back_if_dropped(ref)
             raise
@@ -253,10 +257,12 @@ class References:
         return True
 
     def _insist(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
-        """Check again after any failure: giving up could leave a row without a name for good."""
+        """Check again after a failure: giving up could leave a row without a name for good."""
         for attempt in self._retries.attempts("create reference"):
             try:
                 return check(ref)
+            except (StoreCannotWrite, RepositoryCorrupt):
+                raise  # The next try would fail as well.
             except Exception as failure:  # noqa: BLE001 - raised by the last attempt.
                 attempt.failure = failure
         raise AssertionError("the attempts end by an error")

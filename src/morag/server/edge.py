@@ -105,7 +105,7 @@ class Edge:
         self._loop_thread = get_ident()
         self.descriptors = Descriptors(self._loop.time)
         self._threads = Threads(settings.threads)
-        self._reading = Turns(_READ_AT_ONCE, _MOST_UNREAD)
+        self._reading = Turns(_READ_AT_ONCE, _MOST_UNREAD, reserved=1)
         self._finished = asyncio.Event()
         self._stop_by: float | None = None
 

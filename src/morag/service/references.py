@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _DESCRIBED_AT_ONCE: Final = 10  # To describe a reference takes a walk to its merge base.
+_MOST_MOVES: Final = 1000
+"""Lines of the ref-log on a page, which is found and encoded in one go."""
 
 
 class Described(Struct, frozen=True):
@@ -133,7 +135,7 @@ class References:
 
     def moves(self, limit: int, token: str | None) -> Page[RefLogEntry]:
         """How references moved, newest first."""
-        return self._repository.references.moves(limit, token)
+        return self._repository.references.moves(min(limit, _MOST_MOVES), token)
 
     def _described(self, reference: Reference, fetch_all: bool) -> Described:
         if not fetch_all:

@@ -55,10 +55,6 @@ class Listing(Generic[T]):
             return (item for item in items if item is not None)
         return cast("Iterator[T]", items)
 
-    def where(self, wanted: Callable[[T], bool]) -> Listing[T]:
-        """The items that are wanted. The others do not count for pages."""
-        return Listing(lambda: filter(wanted, self), self.token_of)
-
     def through(self, is_last: Callable[[T], bool]) -> Listing[T]:
         """The items up to the first that is the last one, and that one."""
         return Listing(

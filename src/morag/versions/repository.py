@@ -268,7 +268,7 @@ class Repository:
 
     def check_store(self) -> None:
         """Raise what keeps the store from answering or from writing, if anything does."""
-        self.references.get(self.default_branch)
+        self.resolve(RefSpec(self.default_branch))  # With its newest commit.
         if isinstance(self._backend, TellsWhetherItWrites):
             self._backend.check_writable()
 
