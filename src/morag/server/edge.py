@@ -205,7 +205,8 @@ class Edge:
         def spawn(work: Callable[[], None], *, brief: bool = False) -> None:
             self._threads.spawn(work)
 
-        self._ready.start(spawn, lambda _: None)
+        if not self._ready.is_asking:
+            self._ready.start(spawn, lambda _: None)
 
     def stop(self) -> None:
         """From now on the time runs in which accepted requests are finished."""

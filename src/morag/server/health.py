@@ -47,6 +47,11 @@ class Readiness:
         if is_first:
             spawn(self._answer_all)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the store has not answered yet: one that hangs is not asked again."""
+        return bool(self._waiting)
+
     def _answer_all(self) -> None:
         answer = self.answer()
         with self._lock:
