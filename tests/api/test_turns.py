@@ -49,6 +49,17 @@ def test_one_client_never_has_the_place_that_is_reserved() -> None:
     assert len(scene.done) == 11
 
 
+def test_somebody_can_be_told_whether_anything_is_done() -> None:
+    told: list[bool] = []
+    scene = Scene(2)
+    scene.turns = Turns(2, 100, busy=told.append)
+    for _ in range(2):
+        for client in (Client("one"), Client("other"), Client("third")):
+            scene.take(client, "work")
+        scene.run_all()
+    assert told == [True, False, True, False]
+
+
 def test_requests_of_clients_that_are_gone_are_dropped_without_being_started() -> None:
     scene, here, gone = Scene(1), Client("here"), Client("gone")
     scene.take(here, "running")

@@ -142,6 +142,31 @@ def test_listings_whose_clients_hung_up_hold_nobody_up(server: Served) -> None:
     assert monotonic() - started < NOTICED_SECONDS
 
 
+def test_new_connections_do_not_wait_for_listings(server: Served) -> None:
+    """Each connection needs the interpreter several times, which listings have most of the time."""
+    request = b"GET /api/v2/trees/main/entries?content=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    readers = []
+    try:
+        for _ in range(300):
+            reader = socket.socket()
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+            reader.connect(server.address)
+            reader.sendall(request)
+            readers.append(reader)
+        waits = []
+        end = monotonic() + 3
+        while monotonic() < end:
+            started = monotonic()
+            with socket.create_connection(server.address) as client:
+                client.sendall(REQUEST)
+                assert client.recv(100).startswith(b"HTTP/1.1 200")
+            waits.append(monotonic() - started)
+        check_wait(server, max(waits))
+    finally:
+        for reader in readers:
+            reader.close()
+
+
 def test_a_costly_filter_holds_nobody_up(server: Served) -> None:
     """As long as it runs, the same client's other listings and reads get their turns."""
     costly = quote(r"entry.encodedKey.matches('(\\pL{1}x|\\pN{2}y)')", safe="")

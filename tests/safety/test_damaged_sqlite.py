@@ -387,3 +387,49 @@ def test_a_log_that_was_cut_off_while_it_was_open_is_reported(tmp_path: Path) ->
         os.truncate(store.with_name(f"{store.name}-wal"), 100)
         with pytest.raises(MoragError, match=r"(cannot read|damaged) \(.*\)\. (Check|Stop)"):
             list(repo.contents.entries("main", with_content=True))
+
+
+@pytest.fixture
+def half_copied(tmp_path: Path) -> Path:
+    """A killed store: some of its pages are in the database, some only in its log."""
+    live = tmp_path / "live" / "store.db"
+    with morag.open(f"sqlite:{live}") as repo:
+        repo.commit("main", [put(f"table-{n}") for n in range(500)], "many")
+        with sqlite3.connect(live) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        other.close()
+        repo.commit("main", [put(f"later-{n}") for n in range(50)], "later")
+        return copied(live, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("pages", [8, 40])  # The last pages may be in the log as well.
+def test_a_database_that_was_cut_off_is_refused_although_its_log_is_whole(
+    half_copied: Path, pages: int
+) -> None:
+    """SQLite would take the missing pages for zeros, and write those at its next checkpoint."""
+    healthy = copied(half_copied, half_copied.parent.with_name("healthy"))
+    assert committed(f"sqlite:{healthy}") == ["many", "later"]
+    size = half_copied.stat().st_size
+    held = half_copied.with_name(f"{half_copied.name}-wal").read_bytes()
+    os.truncate(half_copied, size - pages * 4096)
+    for url in (f"sqlite:{half_copied}", f"sqlite:{half_copied}?accept_loss=on"):
+        with pytest.raises(RepositoryCorrupt, match=r"is cut off: \d+ of its pages are missing"):
+            morag.open(url)
+    assert half_copied.stat().st_size == size - pages * 4096
+    assert half_copied.with_name(f"{half_copied.name}-wal").read_bytes() == held
+
+
+def test_pages_that_are_not_used_need_not_be_there(tmp_path: Path) -> None:
+    """SQLite need not write a page that is added and freed within one transaction."""
+    database = tmp_path / "free.db"
+    writer = sqlite3.connect(database, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE t (held BLOB)")
+    writer.execute("INSERT INTO t VALUES (zeroblob(400000))")
+    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    writer.execute("DELETE FROM t")
+    killed = copied(database, tmp_path / "killed")
+    (free,) = writer.execute("PRAGMA freelist_count").fetchone()
+    writer.close()
+    os.truncate(killed, killed.stat().st_size - (free // 2) * 4096)
+    assert find_damage(killed) is None

@@ -24,9 +24,10 @@ def test_the_store_is_asked_once_for_all_that_wait() -> None:
     for _ in range(20):
         ready.start(spawn, answers.append)
     assert len(works) == 1
-    assert ready.is_asking
+    asking = [ready.is_asking]
     works.pop()()
-    assert not ready.is_asking
+    asking.append(ready.is_asking)
+    assert asking == [True, False]
     assert asked == ["store"]
     assert answers == [UP] * 20
 

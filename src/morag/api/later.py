@@ -7,6 +7,7 @@ calls back.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -27,6 +28,8 @@ PIECE_BYTES: Final = 128 * 1024
 _log = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.02
+_SWITCH_SECONDS: Final = 0.0003
+_USUAL_SWITCH_SECONDS: Final = 0.005  # Python's own.
 _MOST_WAITING: Final = 512
 _LISTINGS_HERE: Final = 3
 _GONE: Final = Response(499)  # Never sent; 499 is nginx's status for a closed client.
@@ -48,8 +51,18 @@ class Queues:
         listings = max(1, threads - reads - 5) if store_is_far else min(reads, _LISTINGS_HERE)
         # Reads are short: no place has to stay free of a client that has many.
         self.reads = Turns(reads, _MOST_WAITING) if store_is_far else None
-        self.listings = Turns(listings, _MOST_WAITING, reserved=1)
+        self.listings = Turns(listings, _MOST_WAITING, reserved=1, busy=_share_interpreter)
         self.references = Turns(1, _MOST_WAITING)
+
+
+def _share_interpreter(with_listings: bool) -> None:
+    """Let the event loop have the interpreter soon, although threads compute.
+
+    It gives the interpreter up for each system call, thus several times for each connection, and
+    gets it back when a thread has had it for this interval: new connections would wait for seconds.
+    The usual interval is better for commits, which wait for the disk and not for each other.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS if with_listings else _USUAL_SWITCH_SECONDS)
 
 
 class InThread(Struct, frozen=True):

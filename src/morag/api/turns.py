@@ -35,10 +35,18 @@ class Turns:
     """Clients take turns, however many requests each has queued; within one client, in order.
 
     No client fills more than half of the queue, and `reserved` places stay free of any single
-    client, as long as there are more than that.
+    client, as long as there are more than that. `busy` is called when the first of several works
+    begins and when the last one ends.
     """
 
-    def __init__(self, at_once: int, most_waiting: int, reserved: int = 0) -> None:
+    def __init__(
+        self,
+        at_once: int,
+        most_waiting: int,
+        reserved: int = 0,
+        busy: Callable[[bool], object] = bool,
+    ) -> None:
+        self._busy = busy
         self._lock = Lock()
         self._free = at_once
         self._most_of_one_client = max(1, at_once - reserved)
@@ -145,6 +153,8 @@ class Turns:
         running = self._running.get(network, 0)
         if not self._free or running >= self._most_of_one_client:
             return False
+        if not self._running:
+            self._busy(True)
         self._free -= 1
         self._running[network] = running + 1
         return True
@@ -154,6 +164,8 @@ class Turns:
         self._running[network] -= 1
         if not self._running[network]:
             del self._running[network]
+            if not self._running:
+                self._busy(False)
 
 
 def _is_abandoned(turn: Turn) -> bool:

@@ -24,7 +24,7 @@ from morag.backend.sqlite_errors import (
     refuses_writes,
     unusable,
 )
-from morag.backend.sqlite_log import LOG, find_damage
+from morag.backend.sqlite_log import LOG, LostPages, find_damage
 from morag.backend.sqlite_shared import SHARED
 from morag.errors import RepositoryCorrupt, StoreBusy, StoreCannotWrite, StoreUrlInvalid
 
@@ -207,6 +207,8 @@ class SQLiteBackend(SqlBackend):
         damage = find_damage(self._path)
         if damage is None:
             return
+        if isinstance(damage, LostPages):
+            raise RepositoryCorrupt(f"The store '{self._path}' {damage}. Restore it from a backup")
         log = self._path.with_name(self._path.name + LOG)
 
         def keep_log() -> str:

@@ -1,4 +1,4 @@
-"""Whether SQLite's log holds all that was committed, before SQLite reads it.
+"""Whether SQLite's log and database hold all that was committed, before SQLite reads them.
 
 The log is a header and frames, each with a page of the database. The checksum of a frame covers
 all frames before it. SQLite forgets all frames from the first wrong one on, since a crash may have
@@ -36,6 +36,10 @@ _VERSION: Final = 3007000
 _ALL: Final = 0xFFFFFFFF
 _SALT: Final = slice(16, 24)
 _PIECE_BYTES: Final = 1 << 16
+_FREE_PAGES: Final = slice(36, 40)
+"""Where the first page of a database says how many of its pages are not used."""
+_LOCKED_BYTE: Final = 1 << 30
+"""SQLite never writes the page with this byte, because it locks it."""
 
 
 class LostTransactions(Struct, frozen=True):
@@ -51,17 +55,36 @@ class LostTransactions(Struct, frozen=True):
 _WRONG_HEADER: Final = LostTransactions(0, "its header is wrong")
 
 
+class LostPages(Struct, frozen=True):
+    """Pages that are neither in the database, which was cut off, nor in its log."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"is cut off: {self.count} of its pages are missing"
+
+
 class _Frame(Struct, frozen=True):
     offset: int
+    page: int
+    database_pages: int
+    """How many the database has after the transaction that ends here; else 0."""
     salt: Sums
     sums: Sums
-    ends_transaction: bool
     summed: bytes
     """The bytes that the checksum covers."""
 
+    @property
+    def ends_transaction(self) -> bool:
+        return self.database_pages != 0
 
-def find_damage(database: Path) -> LostTransactions | None:
-    """What is wrong with the log of a database that nobody has open.
+    @property
+    def content(self) -> bytes:
+        return self.summed[_SUMMED_FRAME_BYTES:]
+
+
+def find_damage(database: Path) -> LostTransactions | LostPages | None:
+    """What is wrong with a database that nobody has open, or with its log.
 
     If somebody has it open, the log changes while it is looked at, and SQLite will not read it from
     its beginning. So damage counts only if nobody has opened the database meanwhile.
@@ -74,7 +97,7 @@ def find_damage(database: Path) -> LostTransactions | None:
     return damage
 
 
-def _find_damage(database: Path) -> LostTransactions | None:
+def _find_damage(database: Path) -> LostTransactions | LostPages | None:
     try:
         with database.with_name(database.name + LOG).open("rb") as log:
             reading = _read(log)
@@ -82,15 +105,44 @@ def _find_damage(database: Path) -> LostTransactions | None:
         reading = _Reading()
     committed = read_committed(database)
     if committed is None or reading.frames is None:
-        return reading.suspicion
+        return reading.suspicion or _lost_pages(database, reading)
     if reading.salt not in (b"", committed.salt):
         return None  # It is older, and all of it is in the database.
     if reading.frames >= committed.frames:
-        return None
+        return _lost_pages(database, reading)
     if not reading.frames and committed.frames <= committed.copied:
         return None
     reason = f"{committed.frames} frames were committed, of which {reading.frames} are left"
     return LostTransactions(reading.end, reason)
+
+
+def _lost_pages(database: Path, reading: _Reading) -> LostPages | None:
+    """SQLite takes pages behind the end of the file for zeros, if the log says that they exist."""
+    state = reading.state
+    if state is None:
+        return None
+    there = database.stat().st_size // state.page_bytes
+    behind = set(range(there + 1, state.database_pages + 1))
+    behind.discard(_LOCKED_BYTE // state.page_bytes + 1)
+    missing = len(behind - state.logged_pages)
+    if not missing:
+        return None
+    first_page = state.first_page
+    if first_page is None:
+        with database.open("rb") as file:
+            first_page = file.read(state.page_bytes)
+    # A page that became unused in the transaction that added it was never written.
+    return LostPages(missing) if missing > int.from_bytes(first_page[_FREE_PAGES]) else None
+
+
+class _State(Struct, frozen=True):
+    """What the database is after the last transaction in the log."""
+
+    page_bytes: int
+    database_pages: int
+    first_page: bytes | None
+    """As far as the log has it."""
+    logged_pages: frozenset[int]
 
 
 class _Reading(Struct, frozen=True):
@@ -106,6 +158,7 @@ class _Reading(Struct, frozen=True):
     end: int = 0
     salt: bytes = b""
     suspicion: LostTransactions | None = None
+    state: _State | None = None
 
 
 def _read(log: BinaryIO) -> _Reading:
@@ -122,7 +175,9 @@ def _read(log: BinaryIO) -> _Reading:
         is_empty = not any(piece.strip(b"\0") for piece in pieces)
         return _Reading() if is_empty else _Reading(None, 0, b"", _WRONG_HEADER)
     frames, taken, end = _frames(log, page_bytes), 0, _HEADER.size
-    suspicion = None
+    logged: list[int] = []
+    first_page: bytes | None = None
+    suspicion = after = None
     for index, frame in enumerate(frames):
         state = _added(state, frame.summed, words)
         if frame.salt != salt or frame.sums != state:
@@ -130,19 +185,28 @@ def _read(log: BinaryIO) -> _Reading:
             end = frame.offset
             break
         end = log.tell()
-        taken = index + 1 if frame.ends_transaction else taken
-    return _Reading(taken, end, header[_SALT], suspicion)
+        logged.append(frame.page)
+        if frame.page == 1:
+            first_page = frame.content
+        if frame.ends_transaction:
+            taken = index + 1
+            after = frame.database_pages, first_page
+    if after is None:
+        return _Reading(taken, end, header[_SALT], suspicion)
+    state_after = _State(page_bytes, *after, frozenset(logged[:taken]))
+    return _Reading(taken, end, header[_SALT], suspicion, state_after)
 
 
 def _frames(log: BinaryIO, page_bytes: int) -> Iterator[_Frame]:
     size = _FRAME.size + page_bytes
     while len(held := log.read(size)) == size:
-        _, database_pages, *rest = _FRAME.unpack_from(held)
+        page, database_pages, *rest = _FRAME.unpack_from(held)
         yield _Frame(
             offset=log.tell() - size,
+            page=page,
+            database_pages=database_pages,
             salt=(rest[0], rest[1]),
             sums=(rest[2], rest[3]),
-            ends_transaction=database_pages != 0,
             summed=held[:_SUMMED_FRAME_BYTES] + held[_FRAME.size :],
         )
 

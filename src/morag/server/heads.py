@@ -48,7 +48,9 @@ CODING_UNKNOWN: Final = plain(400, "The only transfer coding understood here is 
 CODING_TOO_NEW: Final = plain(400, "HTTP/1.0 has no Transfer-Encoding")
 HEAD_TOO_LARGE: Final = plain(431, "The request line and headers are too large")
 NO_HOST: Final = plain(400, "A request of HTTP/1.1 needs a Host header")
-NO_ROOM: Final = plain(503, "Too many large requests at once", (b"retry-after", b"1"))
+NO_ROOM: Final = plain(
+    503, "Too many large requests at once; try again later, with fewer", (b"retry-after", b"1")
+)
 NO_TUNNEL: Final = plain(405, "This is no proxy")
 TOO_SLOW: Final = plain(408, "The request took too long to arrive")
 TWO_HOSTS: Final = plain(400, "A request has one Host header")
