@@ -133,6 +133,23 @@ def test_of_two_renames_the_forced_one_stays(repo: Repository) -> None:
     assert state(repo, "main") == {B: held}
 
 
+def test_a_forced_rename_stays_one_content_if_its_commit_removes_what_was_not_there(
+    repo: Repository,
+) -> None:
+    content = repo.contents.get("main", A)
+    for name, key in (("one", B), ("other", C)):
+        repo.commit(branch(repo, name), [Delete(A), Put(key, content)], "rename")
+    branch(repo, "third")
+    # On `other` it also removes `a`, which is not there.
+    repo.transplant([repo.references.get("one").hash or ""], "other", default=MergeBehavior.FORCE)
+    assert state(repo, "other") == {B: content}
+    forced = repo.references.get("other").hash or ""
+    (entry,) = repo.history.log("other", with_operations=True).page(1).items
+    assert set(entry.operations or ()) == {Delete(A), Put(B, content), Delete(C)}
+    repo.transplant([forced], "third", default=MergeBehavior.FORCE)
+    assert state(repo, "third") == {B: content}
+
+
 def test_tags_with_empty_notes_do_not_show_each_others(repo: Repository) -> None:
     notes = [TagNote(), TagNote(message=""), TagNote(signature=b"")]
     for number, note in enumerate(notes):

@@ -410,8 +410,14 @@ class _Applied:
                 elif was is not None:
                     self.changes[key] = Removed(type(was))
         puts = {key: c for key, c in self.changes.items() if isinstance(c, Content)}
+        # A forced commit may remove a key that was not there, which is no change to it.
+        changed = {
+            key
+            for key, (was, now) in differences.items()
+            if was is not None or isinstance(now, Content)
+        }
         for key in self._renamed_otherwise(differences, dropped, rules):
-            if key not in self.changes and key not in differences:
+            if key not in self.changes and key not in changed:
                 self.touched |= {key}
                 self.changes[key] = Removed(type(ours[key]))
         self.state = {**_without(ours, self.changes), **puts}
