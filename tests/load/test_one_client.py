@@ -29,6 +29,7 @@ GROWTH_BYTES: Final = 300 << 20
 ENTRIES: Final = 30_000
 ENTRIES_AT_ONCE: Final = 10_000
 SMALL_BUFFER_BYTES: Final = 32 * 1024
+LARGE_LISTING: Final = "/api/v2/trees/main/entries?content=true"
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +145,7 @@ def test_listings_whose_clients_hung_up_hold_nobody_up(server: Served) -> None:
 
 def test_new_connections_do_not_wait_for_listings(server: Served) -> None:
     """Each connection needs the interpreter several times, which listings have most of the time."""
-    request = b"GET /api/v2/trees/main/entries?content=true HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    readers = []
-    try:
-        for _ in range(300):
-            reader = socket.socket()
-            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
-            reader.connect(server.address)
-            reader.sendall(request)
-            readers.append(reader)
+    with slow_readers(server, 300):
         waits = []
         end = monotonic() + 3
         while monotonic() < end:
@@ -162,9 +155,6 @@ def test_new_connections_do_not_wait_for_listings(server: Served) -> None:
                 assert client.recv(100).startswith(b"HTTP/1.1 200")
             waits.append(monotonic() - started)
         check_wait(server, max(waits))
-    finally:
-        for reader in readers:
-            reader.close()
 
 
 def test_a_costly_filter_holds_nobody_up(server: Served) -> None:
@@ -185,26 +175,16 @@ def test_a_costly_filter_holds_nobody_up(server: Served) -> None:
 
 
 def test_large_answers_wait_for_their_readers_outside_of_memory(server: Served) -> None:
-    path = "/api/v2/trees/main/entries?content=true"
-    assert server.ask("GET", path).status == 200  # From now on all contents are in the cache.
+    # From now on all contents are in the cache.
+    assert server.ask("GET", LARGE_LISTING).status == 200
     before = server.resident_bytes()
-    readers = []
-    try:
-        for _ in range(40):
-            reader = socket.socket()
-            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
-            reader.connect(server.address)
-            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            readers.append(reader)
+    with slow_readers(server, 40) as readers:
         with watching(server) as watched:
             sleep(2)
         # All answers together are about 350 MB.
         assert watched.most_resident_bytes - before < 150 << 20
         check_wait(server, watched.longest_wait_seconds)
         assert count_entries(readers[0]) == ENTRIES + 1
-    finally:
-        for reader in readers:
-            reader.close()
 
 
 @pytest.mark.parametrize("method", ["commit", "contents"])
@@ -227,6 +207,23 @@ def test_more_operations_or_keys_than_allowed_are_refused_in_words(
 
 JSON: Final = {"Content-Type": "application/json"}
 REQUEST: Final = b"GET /api/v2/trees/main HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@contextmanager
+def slow_readers(server: Served, count: int) -> Iterator[list[socket.socket]]:
+    """Clients that have asked for a large listing, and do not read it by themselves."""
+    readers: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            reader = socket.socket()
+            readers.append(reader)
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+            reader.connect(server.address)
+            reader.sendall(f"GET {LARGE_LISTING} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        yield readers
+    finally:
+        for reader in readers:
+            reader.close()
 
 
 def check_wait(server: Served, waited_seconds: float) -> None:

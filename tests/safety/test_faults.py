@@ -70,11 +70,13 @@ MANY_SEEDS = range(100, 200)
 class BusyBackend(FaultyBackend):
     """Fails with the error that asks to be tried again; the outcome is as unknown as ever."""
 
+    error: type[ServiceUnavailable] = StoreBusy
+
     def _do(self, fault: Fault | None, work: Callable[[], T]) -> T:
         try:
             return super()._do(fault, work)
         except InjectedFault as failure:
-            raise StoreBusy(str(failure)) from failure
+            raise self.error(str(failure)) from failure
 
 
 # Anything may fail at any time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,11 +24,7 @@ from tests.safety.test_faults import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from morag.versions.repository import Repository
-
-T = TypeVar("T")
 
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
 
@@ -240,14 +236,10 @@ def test_a_dropped_reference_stays_dropped_though_a_reader_mends_it_late(
     assert found_names(store.other(), ["new"]) == set()
 
 
-class FullBackend(FaultyBackend):
+class FullBackend(BusyBackend):
     """Fails with the error that says that nothing was written, and will not be."""
 
-    def _do(self, fault: Fault | None, work: Callable[[], T]) -> T:
-        try:
-            return super()._do(fault, work)
-        except InjectedFault as failure:
-            raise StoreCannotWrite(str(failure)) from failure
+    error = StoreCannotWrite
 
 
 def test_a_full_disk_ends_a_create_at_once(weak: bool) -> None:

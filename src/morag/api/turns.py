@@ -44,7 +44,7 @@ class Turns:
         at_once: int,
         most_waiting: int,
         reserved: int = 0,
-        busy: Callable[[bool], object] = bool,
+        busy: Callable[[bool], object] = lambda is_busy: None,
     ) -> None:
         self._busy = busy
         self._lock = Lock()

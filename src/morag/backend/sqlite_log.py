@@ -122,9 +122,9 @@ def _lost_pages(database: Path, reading: _Reading) -> LostPages | None:
     if state is None:
         return None
     there = database.stat().st_size // state.page_bytes
-    behind = set(range(there + 1, state.database_pages + 1))
-    behind.discard(_LOCKED_BYTE // state.page_bytes + 1)
-    missing = len(behind - state.logged_pages)
+    behind = range(there + 1, state.database_pages + 1)
+    locked = _LOCKED_BYTE // state.page_bytes + 1
+    missing = len(behind) - sum(page in behind for page in {locked, *state.logged_pages})
     if not missing:
         return None
     first_page = state.first_page
