@@ -6,17 +6,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+# How many processes share the tests of a tier. Each takes up to 3 GB where Spark runs.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest --durations=20
+PARALLEL := $(PYTEST) -n $(WORKERS)
+
 # Extra arguments, for instance: make test ARGS="-k swap", make lock ARGS=--upgrade
 ARGS ?=
 
-# One stamp per step, so that an edit of pyproject.toml does not download anything again, and that
-# who only wants to serve does not wait for Spark.
+# One stamp per step: an edit of pyproject.toml downloads nothing again, and `make serve` does not
+# install Spark.
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 DEV := $(VENV)/.dev
 UV := $(VENV)/.uv
 
-# What other clients need must not bind us, so each of them has an environment of its own.
+# Other clients have their own environments, so that their dependencies do not restrict ours.
 PYNESSIE := .venv-clients
 SPARK35 := .venv-spark35
 
@@ -24,7 +29,7 @@ COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev serve test test-long test-original test-clients test-spark test-stores test-deploy check format bench bench-original bench-stores bench-spark lock clean
+.PHONY: help setup dev serve test test-long test-nessie test-clients test-spark test-spark41 test-spark35 test-stores test-deploy check format bench bench-nessie bench-stores bench-spark lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,29 +41,34 @@ dev: $(DEV) $(INSTALLED) ## Add what Spark jobs, databases, tests and checks nee
 serve: setup ## Serve a catalog on http://127.0.0.1:19120, in ./morag-data (ARGS="--store memory:")
 	$(BIN)/morag serve $(ARGS)
 
-test: dev ## Run the tests that take seconds
-	$(BIN)/python -m pytest $(ARGS)
+test: dev ## Run the tests that need nothing but PyPI (WORKERS=1 for one process)
+	$(PARALLEL) $(ARGS)
 
-test-long: dev ## Run the tests that take minutes
-	$(BIN)/python -m pytest -m "long and not original" --timeout=1800 $(ARGS)
+test-long: dev ## Run the tests that take minutes, with the seeds of the day (tests/sampling.py)
+	$(PARALLEL) -m "long and not nessie" --timeout=1800 $(ARGS)
 
-test-original: dev ## Run the tests against the original Java server (needs mvn)
-	@command -v mvn >/dev/null || { echo "test-original needs mvn on the PATH" >&2; exit 1; }
-	$(BIN)/python -m pytest -m original --timeout=1800 tests/original tests/client $(ARGS)
+test-nessie: dev ## Run the tests against Nessie (needs mvn)
+	@command -v mvn >/dev/null || { echo "test-nessie needs mvn on the PATH" >&2; exit 1; }
+	$(PARALLEL) -m nessie --timeout=1800 tests/nessie tests/client $(ARGS)
 
-test-clients: setup $(PYNESSIE)/.locked ## Let pynessie talk to the server
-	$(PYNESSIE)/bin/python -m pytest -m clients tests/clients $(ARGS)
+test-clients: setup $(PYNESSIE)/.locked ## Test the server with pynessie
+	$(PYNESSIE)/bin/python -m pytest --durations=20 -m clients tests/interop $(ARGS)
 
-test-spark: dev $(SPARK35)/.locked ## Let Spark work on Iceberg tables, here and on the original (needs mvn)
+test-spark: dev ## Test Spark on Iceberg tables, with Morag and with Nessie (needs mvn)
 	@command -v mvn >/dev/null || { echo "test-spark needs mvn on the PATH" >&2; exit 1; }
-	$(BIN)/python -m pytest -m spark --timeout=900 tests/clients tests/spark $(ARGS)
-	$(SPARK35)/bin/python -m pytest -m spark35 --timeout=900 tests/clients $(ARGS)
+	$(MAKE) --no-print-directory -j2 --output-sync=target test-spark41 test-spark35
 
-test-stores: dev ## Let every database do its part that can be installed here (needs apt-get, mvn, go)
-	$(BIN)/python -m pytest -m stores --timeout=900 tests/stores $(ARGS)
+test-spark41: dev
+	$(PYTEST) -m spark --timeout=900 tests/interop tests/spark $(ARGS)
 
-test-deploy: dev ## Let nginx, Helm and linters look at deploy/ (needs apt-get, go)
-	$(BIN)/python -m pytest -m deploy --timeout=1800 tests/deploy $(ARGS)
+test-spark35: dev $(SPARK35)/.locked
+	$(SPARK35)/bin/python -m pytest --durations=20 -m spark35 --timeout=900 tests/interop $(ARGS)
+
+test-stores: dev ## Test every database that can be installed here (needs apt-get, mvn, go)
+	$(PARALLEL) -m stores --timeout=900 tests/stores $(ARGS)
+
+test-deploy: dev ## Test deploy/ with nginx, Helm and linters (needs apt-get, go)
+	$(PARALLEL) -m deploy --timeout=1800 tests/deploy $(ARGS)
 
 check: dev ## Lint, check the format, the types and the import contracts
 	$(BIN)/ruff check .
@@ -73,9 +83,9 @@ format: dev ## Format the code and apply the safe fixes
 bench: dev ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-bench-original: dev ## Race the original Java server, side by side (needs mvn)
-	@command -v mvn >/dev/null || { echo "bench-original needs mvn on the PATH" >&2; exit 1; }
-	$(BIN)/python -m bench.original $(ARGS)
+bench-nessie: dev ## Run the same benchmarks on Nessie and on Morag (needs mvn)
+	@command -v mvn >/dev/null || { echo "bench-nessie needs mvn on the PATH" >&2; exit 1; }
+	$(BIN)/python -m bench.nessie $(ARGS)
 
 bench-stores: dev ## Measure commits on every store that can be installed here (ARGS=PostgreSQL for one)
 	$(BIN)/python -m bench.stores $(ARGS)
@@ -86,8 +96,7 @@ bench-spark: dev ## Measure what Spark jobs cost (ARGS=entries or gc for one of 
 lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) pyproject.toml --group build -o requirements/base.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra postgres --extra mysql --extra mongodb --extra dynamodb \
-		--extra cassandra --extra bigtable -c requirements/base.txt -o deploy/requirements.txt
+	$(COMPILE) pyproject.toml --extra all-stores -c requirements/base.txt -o deploy/requirements.txt
 	$(COMPILE) --group pynessie -o requirements/pynessie.txt
 	$(COMPILE) --group spark35 -o requirements/spark35.txt
 	$(COMPILE) --group lock -o requirements/lock.txt
@@ -98,7 +107,7 @@ clean: ## Remove the environments and everything that was generated
 	rm -rf $(VENV) $(PYNESSIE) $(SPARK35) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# --clear: the environment holds what the lock says, and nothing that an older lock said.
+# --clear: remove packages that only an older lock named.
 $(LOCKED): requirements/base.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --quiet --require-hashes -r $<

@@ -1,1 +1,1 @@
-"""What the kernel costs, measured; `make bench` prints the table."""
+"""Benchmarks. `make bench` measures the kernel and prints a table."""

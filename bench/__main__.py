@@ -1,4 +1,4 @@
-"""`make bench`: all figures of the kernel, or the parts named as arguments."""
+"""`make bench`: measures the kernel, all parts or those named as arguments."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from bench import commits, reads, resident
+from bench import commits, peak_memory, reads
 from bench.report import show
-from bench.repositories import Workload
+from bench.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,20 +24,20 @@ def rows(parts: set[str]) -> Iterator[Row]:
     if "growth" in parts:
         yield from commits.growth()
     if parts & {"size", "reads"}:
-        works = {size: Workload("memory:", size) for size in commits.SIZES}
+        workloads = {size: Workload("memory:", size) for size in commits.SIZES}
         if "size" in parts:
-            yield from commits.by_size(works)
+            yield from commits.by_size(workloads)
         if "reads" in parts:
-            large = works[commits.SIZES[-1]]
+            large = workloads[commits.SIZES[-1]]
             yield from chain(reads.lookup(large), reads.listing(large), reads.difference(large))
-        works.clear()
+        workloads.clear()
     if "rss" in parts:
-        yield from resident.resident()
+        yield from peak_memory.peak_memory()
 
 
 if __name__ == "__main__":
-    asked = set(sys.argv[1:]) or set(PARTS)
-    unknown = asked - set(PARTS)
+    requested = set(sys.argv[1:]) or set(PARTS)
+    unknown = requested - set(PARTS)
     if unknown:
         sys.exit(f"unknown part '{unknown.pop()}'; known: {', '.join(PARTS)}")
-    show(rows(asked))
+    show(rows(requested))

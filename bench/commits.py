@@ -1,4 +1,4 @@
-"""Commits: alone, in a lane, by repository size, and on disk."""
+"""Measures commits: one at a time, in lane batches, by repository size, and on disk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.repositories import Workload
 from bench.timing import alternate
+from bench.workload import Workload
 from morag.versions.tickets import Waiter
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from bench.report import Row
 
 SIZES = (1_000, 30_000, 1_000_000)
-ORIGINAL_GROWTH_BYTES = 31_460  # Of its RocksDB directory, per commit, in the same workload.
+NESSIE_GROWTH_BYTES = 31_460  # Growth of its RocksDB directory per commit, in this workload.
 
 
-def alone(work: Workload) -> Callable[[], int]:
+def single_commit(work: Workload) -> Callable[[], int]:
     def call() -> int:
         work.repo.commit("main", [work.update()], "update")
         return 1
@@ -27,15 +27,15 @@ def alone(work: Workload) -> Callable[[], int]:
     return call
 
 
-def together(work: Workload, count: int) -> Callable[[], int]:
-    """`count` requests that wait in the lane, carried out as one batch."""
+def batch_commit(work: Workload, count: int) -> Callable[[], int]:
+    """`count` requests that wait in the lane and are committed as one batch."""
 
     def call() -> int:
         tickets = [
             Waiter(work.repo.commit_request("main", [put], "update")) for put in work.updates(count)
         ]
-        lane = work.repo._lanes.lane("main")
-        assert lane.join(tickets), "nobody else drives the lane"
+        lane = work.repo._writers().lanes.lane("main")
+        assert lane.join(tickets), "the lane was idle"
         lane.drive(tickets[-1])
         for ticket in tickets:
             ticket.result()
@@ -44,12 +44,12 @@ def together(work: Workload, count: int) -> Callable[[], int]:
     return call
 
 
-def by_size(works: dict[int, Workload]) -> Iterator[Row]:
-    single = {f"{size}": alone(work) for size, work in works.items()}
-    batch = {f"{size}": together(work, 16) for size, work in works.items()}
-    for work in works.values():
-        assert sum(1 for _ in work.repo.contents.keys("main")) > work.size  # All stripes resident.
-    alternate(single, 5, 300)  # Past the first spills.
+def by_size(workloads: dict[int, Workload]) -> Iterator[Row]:
+    single = {f"{size}": single_commit(work) for size, work in workloads.items()}
+    batch = {f"{size}": batch_commit(work, 16) for size, work in workloads.items()}
+    for work in workloads.values():  # Load all stripes into the cache.
+        assert sum(1 for _ in work.repo.contents.keys("main")) > work.size
+    alternate(single, 5, 300)  # Warm up past the first spills.
     one = alternate(single, 20, 200)
     many = alternate(batch, 20, 12)
     small = str(SIZES[0])
@@ -74,14 +74,14 @@ def by_size(works: dict[int, Workload]) -> Iterator[Row]:
 
 def durable() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        works = {
+        workloads = {
             "memory": Workload("memory:", 1_000),
             "rocksdb": Workload(f"rocksdb:{folder}/store", 1_000),
         }
-        calls = {name: together(work, 64) for name, work in works.items()}
+        calls = {name: batch_commit(work, 64) for name, work in workloads.items()}
         alternate(calls, 3, 5)
         found = alternate(calls, 25, 4)
-        for work in works.values():
+        for work in workloads.values():
             work.repo.close()
     rates = {name: 1e6 / samples.mean for name, samples in found.items()}
     share = rates["rocksdb"] / rates["memory"]
@@ -100,16 +100,16 @@ def growth() -> Iterator[Row]:
         work.repo.close()
         before = _size_bytes(store)
         work.reopen(f"rocksdb:{store}")
-        commit = alone(work)
+        commit = single_commit(work)
         for _ in range(commits):
             commit()
         running = _size_bytes(store)
         work.repo.close()
         closed = _size_bytes(store)
     per_commit = (max(running, closed) - before) / commits
-    share = per_commit / ORIGINAL_GROWTH_BYTES
+    share = per_commit / NESSIE_GROWTH_BYTES
     figure = (
-        f"{per_commit:,.0f} B = {share:.2f} of the original's "
+        f"{per_commit:,.0f} B = {share:.2f} of Nessie's "
         f"(after closing {(closed - before) / commits:,.0f} B)"
     )
     yield "growth of the RocksDB directory per commit, 30,000 keys", figure, "≤ 0.25", share <= 0.25

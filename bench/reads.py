@@ -1,4 +1,4 @@
-"""Lookups, listings and diffs on a repository of a million keys."""
+"""Measures lookups, listings and diffs on a repository of a million keys."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.report import Row
-    from bench.repositories import Workload
+    from bench.workload import Workload
 
 
 def lookup(work: Workload) -> Iterator[Row]:
     index = index_of(work.repo._persist, work.repo._resolver.resolve("main").commit)
-    # The first round makes their stripes resident.
+    # The first round loads their stripes into the cache.
     keys = [store_key(key) for key in Random(1).sample(work.keys, 2_000)]
     for key in keys:
         assert index.get(key) is not None
-    asked = cycle(keys)
+    requested = cycle(keys)
 
     def call() -> int:
-        index.get(next(asked))
+        index.get(next(requested))
         return 1
 
     found = alternate({"lookup": call}, 1, 20_000)["lookup"]
     figure = f"{found.mean:.1f} µs (p99 {found.percentile(99):.1f})"
-    yield "key lookup, 1,000,000 keys, stripe resident", figure, "≤ 20 µs", found.mean <= 20
+    yield "key lookup, 1,000,000 keys, stripe cached", figure, "≤ 20 µs", found.mean <= 20
 
 
 def listing(work: Workload) -> Iterator[Row]:
@@ -50,7 +50,7 @@ def listing(work: Workload) -> Iterator[Row]:
 
 
 def difference(work: Workload) -> Iterator[Row]:
-    """Two heads that differ in 20 keys; then the same with many stripes rewritten on one side."""
+    """Diff two heads that differ in 20 keys, then again with many stripes rewritten on one side."""
     repo = work.repo
     repo.references.create_branch("other", "main")
     repo.commit("other", work.updates(20), "twenty")

@@ -1,4 +1,4 @@
-"""One table of figures, each beside its bar."""
+"""Prints a table of figures with their targets."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Row = tuple[str, str, str, bool]
-"""What was measured, the figure, the bar, and whether it was reached."""
+"""The name of the figure, its value, its target, and whether it was reached."""
 
 
 def show(rows: Iterable[Row]) -> None:
-    """Print rows as they come, and in the end how many bars were reached."""
-    reached = bars = 0
-    print(f"| {'figure':60} | {'measured':62} | {'bar':28} |    |")
+    """Print each row when it is ready, then how many targets were reached."""
+    reached = targets = 0
+    print(f"| {'figure':60} | {'measured':62} | {'target':28} |    |")
     print(f"|{'-' * 62}|{'-' * 64}|{'-' * 30}|----|")
-    for what, figure, bar, passed in rows:
-        bars += bool(bar)
-        reached += bool(bar) and passed
-        print(f"| {what:60} | {figure:62} | {bar:28} | {'ok' if passed else 'NO'} |", flush=True)
-    print(f"{reached} of {bars} bars reached")
+    for name, figure, target, passed in rows:
+        targets += bool(target)
+        reached += bool(target) and passed
+        print(f"| {name:60} | {figure:62} | {target:28} | {'ok' if passed else 'NO'} |", flush=True)
+    print(f"{reached} of {targets} targets reached")

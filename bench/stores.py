@@ -1,7 +1,7 @@
-"""`make bench-stores`: what each store that runs here takes, by one client and by 16 on one branch.
+"""`make bench-stores`: commits per second on each store, by one client and by 16 on one branch.
 
-The databases are asked to sync what they acknowledge. DynamoDB Local, Bigtable's emulator and the
-imitation of MongoDB keep all in memory: their figures tell what Morag costs, not what they would.
+The databases sync what they acknowledge, except for imitations and emulators, which keep everything
+in memory: their figures show the cost of Morag, not that of the real database.
 """
 
 from __future__ import annotations
@@ -13,20 +13,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.original.generator import drive
-from bench.original.scene import committers, make_tables
-from bench.original.servers import Store, running, store_in_memory, store_on_disk
-from tests.stores import engines
-from tests.stores.servers.bigtable import Bigtable
-from tests.stores.servers.cassandra import Cassandra
-from tests.stores.servers.dynamodb import dynamodb_local
-from tests.stores.servers.mariadb import mariadb
-from tests.stores.servers.mongodb import mongo_imitation
-from tests.stores.servers.postgres import postgres
+from bench.nessie.dataset import committers, make_tables
+from bench.nessie.load_generator import drive
+from bench.nessie.servers import Store, running, store_in_memory, store_on_disk
+from tests.stores.registry import DATABASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
+
+    from tests.stores.databases import Database
 
 WARM_SECONDS: Final = 3
 SECONDS: Final = 8
@@ -47,54 +43,22 @@ def _sqlite(folder: Path) -> Iterator[Store]:
     yield Store(f"sqlite:{folder / 'store.db'}", {})
 
 
-@contextmanager
-def _postgres(_: Path) -> Iterator[Store]:
-    with postgres(sync=True) as server:
-        yield Store.on(engines.on_postgres(server))
+def _in(database: Database) -> Callable[[Path], AbstractContextManager[Store]]:
+    @contextmanager
+    def store(_: Path) -> Iterator[Store]:
+        with database.start(True) as server:
+            empty = database.new_store(server)
+            os.environ.update(empty.environment)
+            yield Store.on(empty)
 
-
-@contextmanager
-def _mariadb(_: Path) -> Iterator[Store]:
-    with mariadb(sync=True) as server:
-        yield Store.on(engines.on_mariadb(server))
-
-
-@contextmanager
-def _cassandra(folder: Path) -> Iterator[Store]:
-    with Cassandra(folder / "cassandra", durable=True) as server:
-        yield Store.on(engines.on_cassandra(server))
-
-
-@contextmanager
-def _dynamodb(_: Path) -> Iterator[Store]:
-    with dynamodb_local() as server:
-        engine = engines.on_dynamodb(server)
-        os.environ.update(engine.environment)
-        yield Store.on(engine)
-
-
-@contextmanager
-def _mongodb(_: Path) -> Iterator[Store]:
-    with mongo_imitation() as server:
-        yield Store.on(engines.on_mongodb(server))
-
-
-@contextmanager
-def _bigtable(_: Path) -> Iterator[Store]:
-    with Bigtable() as server:
-        yield Store.on(engines.on_bigtable(server))
+    return store
 
 
 STORES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Store]]]] = {
     "memory": _memory,
     "RocksDB": _rocksdb,
     "SQLite": _sqlite,
-    "PostgreSQL": _postgres,
-    "MariaDB": _mariadb,
-    "Cassandra": _cassandra,
-    "DynamoDB": _dynamodb,
-    "MongoDB": _mongodb,
-    "Bigtable": _bigtable,
+    **{database.title: _in(database) for database in DATABASES.values()},
 }
 
 

@@ -1,4 +1,4 @@
-"""Timing in short alternating slices, so that a busy machine disturbs all alike."""
+"""Times calls in short alternating slices, so that other load affects all equally."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Samples:
 def alternate(
     calls: Mapping[str, Callable[[], int]], rounds: int, per_round: int
 ) -> dict[str, Samples]:
-    """Each call returns how many commits or lookups it stood for; its time is shared by them."""
+    """Each call returns its number of commits or lookups; its time is divided among them."""
     found = {name: Samples() for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():

@@ -6,24 +6,24 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     import pytest
 
 _ROOT: Final = Path(__file__).parents[1]
 _EXAMPLE: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
-# The one on Spark is run by tests/clients: it takes Iceberg's jar.
-_, _BY_CLIENT, _IN_PROCESS = _EXAMPLE.findall((_ROOT / "README.md").read_text())
+# tests/interop runs the Spark example, which needs Iceberg's jar.
+_BY_CLIENT, _IN_PROCESS, _ = _EXAMPLE.findall((_ROOT / "README.md").read_text())
 
 
-def test_the_client_talks_to_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_client_example_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Served(tmp_path) as server:
         run(_BY_CLIENT.replace("http://127.0.0.1:19120", server.url))
     assert capsys.readouterr().out == "[ContentKey(elements=('orders',))]\n"
 
 
-def test_the_library_does_without(
+def test_the_library_example_works_without_a_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

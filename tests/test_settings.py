@@ -1,4 +1,4 @@
-"""Settings explain themselves, and one that cannot be right is refused before a store is opened."""
+"""Settings: bounds, sources, messages, and the page that explains them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import morag
 from morag import Settings, config
 from morag.cli.settings_page import meanings_of_settings, page
 from morag.config import ServerSettings
-from morag.configuring import FIELDS, SettingInvalid, load
+from morag.config_sources import FIELDS, SettingInvalid, load
 from morag.errors import BadRequest
 from morag.versions.world import World
 
@@ -54,7 +54,7 @@ DOCS = Path(__file__).parents[1] / "docs"
         ("lane_batch", None, "must be a whole number from 1 to 100000, not None"),
     ],
 )
-def test_a_setting_that_cannot_be_right(setting: str, value: Any, message: str) -> None:
+def test_a_wrong_setting_is_rejected(setting: str, value: Any, message: str) -> None:
     for make in (Settings, lambda **changes: msgspec.structs.replace(Settings(), **changes)):
         with pytest.raises(BadRequest) as raised:
             make(**{setting: value})
@@ -118,9 +118,7 @@ def test_settings_at_their_limits_work() -> None:
         ("gzip_min_bytes", -1, "must be a whole number from 0 to"),
     ],
 )
-def test_a_setting_of_the_server_that_cannot_be_right(
-    setting: str, value: Any, message: str
-) -> None:
+def test_a_wrong_server_setting_is_rejected(setting: str, value: Any, message: str) -> None:
     with pytest.raises(BadRequest, match=f"Setting {setting} {message}"):
         ServerSettings(**{setting: value})
 
@@ -139,12 +137,12 @@ def test_every_setting_is_explained() -> None:
     assert all(sentence.endswith(".") for sentence in meanings.values())
 
 
-def test_the_page_is_what_the_code_says() -> None:
-    """If not: `python -m morag.cli.settings_page > docs/settings.md`."""
+def test_docs_settings_md_is_up_to_date() -> None:
+    """To regenerate it: `python -m morag.cli.settings_page > docs/settings.md`."""
     assert (DOCS / "settings.md").read_text() == page()
 
 
-def test_a_name_means_one_setting() -> None:
+def test_kernel_and_server_settings_share_no_name() -> None:
     names = Settings.__struct_fields__ + ServerSettings.__struct_fields__
     assert sorted(names) == sorted(FIELDS)
 
@@ -155,7 +153,7 @@ VALUES: dict[Any, tuple[str, str, Any]] = {
     float: ("2.5", "2.5", 2.5),
     str: ("some", '"some"', "some"),
 }
-"""By kind: how to write it as a text, how in TOML, and what it then is."""
+"""By type: the value as text, in TOML, and as the setting."""
 SPECIAL: dict[str, tuple[str, str, Any]] = {
     "cors_origins": (
         "https://a, https://b",
@@ -176,7 +174,9 @@ SPECIAL: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_setting_can_be_given_in_every_place(name: str, tmp_path: Path) -> None:
+def test_every_setting_can_come_from_a_flag_a_variable_or_the_file(
+    name: str, tmp_path: Path
+) -> None:
     field = FIELDS[name]
     text, toml, value = SPECIAL.get(name) or VALUES[get_type_hints(field.owner)[name]]
     others: dict[str, str] = {"tls_cert": "cert.pem"} if name == "tls_key" else {}
@@ -193,7 +193,7 @@ def test_every_setting_can_be_given_in_every_place(name: str, tmp_path: Path) ->
     assert found({}, {}, f"{name} = {toml}") == value
 
 
-def test_flags_win_over_the_environment_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     (tmp_path / "morag.toml").write_text("port = 1\nthreads = 1\nlane_batch = 1")
     environment = {"MORAG_PORT": "2", "MORAG_THREADS": "2", "PATH": "x"}
     loaded = load({"port": "3"}, environment=environment, directory=tmp_path)
@@ -201,7 +201,7 @@ def test_flags_win_over_the_environment_over_the_file(tmp_path: Path) -> None:
     assert loaded.kernel == Settings(lane_batch=1)
 
 
-def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
+def test_a_flag_or_a_variable_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "morag.toml").write_text("port = 1")
     for name, port in (("a.toml", 2), ("b.toml", 3)):
         (tmp_path / name).write_text(f"port = {port}")
@@ -223,8 +223,8 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({"MORAG_IDLE_TIMEOUT_SECONDS": "x"}, "", "must be a number, not 'x'"),
         ({"MORAG_CONFIG": "missing.toml"}, "", "There is no file 'missing.toml'"),
         ({}, "prot = 1", "no setting prot (did you mean port?); correct it in"),
-        ({}, "[server]\nport = 1", "no tables; write them above all others, like port = ..."),
-        ({}, "[nope]\nx = 1", "There is no table [nope] in"),
+        ({}, "[server]\nport = 1", "remove the line [server] from"),
+        ({}, "[nope]\nx = 1", "Settings are not in tables: remove the line [nope]"),
         ({}, "threads = 1000000", "from 1 to 1024, not 1000000 (set by"),
         ({}, "port = '1'", "must be a whole number, not '1'"),
         ({}, "port = true", "must be a whole number, not True"),
@@ -235,7 +235,7 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({}, "port = ", "Cannot read settings from"),
     ],
 )
-def test_what_cannot_be_right_is_told_with_its_place(
+def test_an_error_names_the_source_of_the_setting(
     environment: dict[str, str], file: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "morag.toml").write_text(file)
@@ -261,21 +261,21 @@ SECRET = "postgres://u:pw@h/db"
         ({}, f"['{SECRET}']"),
     ],
 )
-def test_no_password_is_repeated(flags: dict[str, str], file: str, tmp_path: Path) -> None:
+def test_messages_show_no_password(flags: dict[str, str], file: str, tmp_path: Path) -> None:
     (tmp_path / "morag.toml").write_text(file)
     with pytest.raises(SettingInvalid, match=r"//u:\*\*\*@h") as raised:
         load(flags, environment={}, directory=tmp_path)
     assert "pw" not in str(raised.value)
 
 
-def test_no_password_is_repeated_that_was_given_as_the_file() -> None:
+def test_a_password_given_as_the_file_name_is_not_shown() -> None:
     with pytest.raises(SettingInvalid, match=r"no file 'postgres://u:\*\*\*@h/db'"):
         load({}, SECRET, environment={})
     with pytest.raises(SettingInvalid, match=r"no file 'postgres://u:\*\*\*@h/db'"):
         load({}, environment={"MORAG_CONFIG": SECRET})
 
 
-def test_each_world_has_its_own_dice() -> None:
+def test_each_world_has_its_own_random_numbers() -> None:
     one, other = World(), World()
     assert one.random is not other.random
     assert one.random.random() != other.random.random()

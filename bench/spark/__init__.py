@@ -1,1 +1,1 @@
-"""What Spark jobs cost."""
+"""Benchmarks of Spark jobs."""

@@ -1,4 +1,4 @@
-"""`make bench-spark`: what Spark jobs cost, all of them or the parts named as arguments."""
+"""`make bench-spark`: measures Spark jobs, all of them or the parts named as arguments."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bench.spark import entries, gc
 PARTS = {"entries": entries.main, "gc": gc.main}
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or list(PARTS)
-    unknown = set(asked) - PARTS.keys()
+    requested = sys.argv[1:] or list(PARTS)
+    unknown = set(requested) - PARTS.keys()
     if unknown:
         sys.exit(f"unknown part '{unknown.pop()}'; known: {', '.join(PARTS)}")
-    sys.exit(max(PARTS[part]([]) for part in asked))
+    sys.exit(max(PARTS[part]([]) for part in requested))

@@ -2,8 +2,8 @@
 
     python -m bench.spark.entries [--keys 1000000]
 
-A server has the store open all the while. Spark is asked before and after the client, so that a
-machine which others use is as busy for the one as for the other; it writes every row to nowhere.
+A server has the store open all the time. Spark runs before and after the client, so that a
+machine which others use is equally busy for both. Spark discards the rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from bench.report import show
-from bench.repositories import Workload
+from bench.workload import Workload
 from morag.client import Client
 from morag.spark import session
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +63,7 @@ def _rows(spark: SparkSession, client: Client, uri: str, store: str) -> Iterator
         reader = spark.read.format("morag").option(place, at).option("partitions", _TASKS)
         return (reader if schema is None else reader.schema(schema)).load()
 
-    _taken(load("store", store, None))  # Java gets to know its work.
+    _taken(load("store", store, None))  # Warms Java up.
     for what, schema, bar in (("with content", None, BAR), ("keys only", _KEYS_ONLY, 0.0)):
         whole = load("store", store, schema)
         before = _taken(whole)

@@ -1,8 +1,8 @@
-"""Garbage collection of a lake, dry: how time and the driver's memory grow with its files.
+"""Dry run of garbage collection: how time and the driver's memory grow with the number of files.
 
     python -m bench.spark.gc [--tables 2000] [--files 200000]
 
-Each size has a process of its own, where a small lake comes first, to warm Java up. Spark is told
+Each size runs in its own process, after a small lake that warms Java up. Spark is configured
 to fail if the tasks of a job send more than 8 MB to the driver, whatever the size.
 """
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 MB: Final = 1 << 20
 GROWTH: Final = 2.2
-_DEAD: Final = 10  # One file of so many is one that nothing leads to.
-_COMMITTED_AT_ONCE: Final = 200
+_DEAD: Final = 10  # Every tenth file is an orphan.
+_PUTS_PER_COMMIT: Final = 200
 _SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=False))
 
 
@@ -58,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", type=int, default=2_000)
     parser.add_argument("--files", type=int, default=200_000)
     parser.add_argument("--one", action="store_true", help="one size, and its figures as JSON")
-    asked = parser.parse_args(arguments)
-    if asked.one:
-        print(json.dumps(measure(asked.tables, asked.files)))
+    options = parser.parse_args(arguments)
+    if options.one:
+        print(json.dumps(measure(options.tables, options.files)))
         return 0
-    small = _apart(asked.tables, asked.files)
-    large = _apart(asked.tables, 2 * asked.files)
+    small = _apart(options.tables, options.files)
+    large = _apart(options.tables, 2 * options.files)
     ratio = large["seconds"] / small["seconds"]
-    print(f"GC dry run, {asked.tables:,} tables, local[2]")
+    print(f"GC dry run, {options.tables:,} tables, local[2]")
     for found in (small, large):
         print(
             f"  {found['files']:>9,} files: {found['seconds']:6.1f} s "
@@ -100,9 +100,9 @@ def measure(tables: int, files: int) -> dict[str, Any]:
         run = _collect(spark, directory / "measured")
         took, after = perf_counter() - started, _python_bytes()
         worked = _cpu_seconds() - worked
-        found = run.step("orphans")
-        assert found is not None and found.rows == expected, "it found others than were left"
-        steps = ", ".join(f"{step.name} {_seconds(step):.1f}" for step in run.steps())
+        records = {step.name: step for step in run.steps()}
+        assert records["orphans"].rows == expected, "the number of orphans differs"
+        steps = ", ".join(f"{name} {_seconds(step):.1f}" for name, step in records.items())
         java = _java_bytes(spark)
         spark.stop()
         return {
@@ -124,12 +124,12 @@ def _collect(spark: SparkSession, directory: Path) -> gc.Run:
 def _apart(tables: int, files: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.spark.gc", "--one"]
     command += ["--tables", str(tables), "--files", str(files)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
 
-def _seconds(step: gc.Step) -> float:
+def _seconds(step: gc.StepRecord) -> float:
     from morag.model.times import parse_instant
 
     return (parse_instant(step.finished) - parse_instant(step.started)) / 1e9
@@ -137,26 +137,26 @@ def _seconds(step: gc.Step) -> float:
 
 def _python_bytes() -> int:
     found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found, "the system does not tell"
+    assert found, "no VmRSS in /proc/self/status"
     return 1024 * int(found[1])
 
 
 def _cpu_seconds() -> float:
-    """What this process, Java and its Python workers have used: others on the machine matter less
-    than they do for the time on the clock."""
+    """CPU seconds of this process, of Java and of its Python workers. Other work on the machine
+    changes them less than the elapsed time."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
     ours = {os.getpid()}
-    for _ in range(8):  # Python starts Java, Java a daemon, and that the workers.
+    for _ in range(8):  # Python starts Java, that a daemon, and that the workers.
         ours |= {pid for pid, fields in stats.items() if int(fields[1]) in ours}
     ticks = sum(int(stats[pid][11]) + int(stats[pid][12]) for pid in ours if pid in stats)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _java_bytes(spark: SparkSession) -> int:
-    """What lives on Java's heap. On one machine the executors are in it, too."""
+    """The used heap of Java, which on one machine includes the executors."""
     java: Any = spark.sparkContext._jvm
     java.System.gc()
     runtime = java.Runtime.getRuntime()
@@ -164,7 +164,7 @@ def _java_bytes(spark: SparkSession) -> int:
 
 
 def _make_lake(directory: Path, tables: int, files: int) -> int:
-    """Tables of one snapshot each, whose data files are empty; returns how many are dead."""
+    """Make tables of one snapshot with empty data files each; return the number of orphans."""
     directory.mkdir()
     dead = 0
     with morag.open(f"sqlite:{directory}/catalog.db?sync=off") as catalog:
@@ -177,7 +177,7 @@ def _make_lake(directory: Path, tables: int, files: int) -> int:
                 metadata_location=location, snapshot_id=1, schema_id=0, spec_id=0, sort_order_id=0
             )
             puts.append(Put(ContentKey.of(f"t{number}"), content))
-            if len(puts) == _COMMITTED_AT_ONCE or number == tables - 1:
+            if len(puts) == _PUTS_PER_COMMIT or number == tables - 1:
                 catalog.commit("main", puts, f"{len(puts)} tables")
                 puts = []
     return dead
@@ -200,7 +200,7 @@ def _make_table(directory: Path, count: int) -> str:
     listed = io.new_output((metadata / "snap-1.avro").as_uri())
     with write_manifest_list(2, listed, 1, None, 1, "null") as lists:
         lists.add_manifests([writer.to_manifest_file()])
-    said = {
+    content = {
         "format-version": 2,
         "table-uuid": str(uuid4()),
         "location": directory.as_uri(),
@@ -208,7 +208,7 @@ def _make_table(directory: Path, count: int) -> str:
         "snapshots": [{"snapshot-id": 1, "timestamp-ms": 1, "manifest-list": listed.location}],
     }
     path = metadata / "00000.metadata.json"
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(content))
     return path.as_uri()
 
 

@@ -3,7 +3,7 @@
     with morag.open("rocksdb:./data") as repo:
         repo.commit("main", [Put(key, content)], "create a table")
 
-ARCHITECTURE.md shows the house; `versions/repository.py` is its front door.
+ARCHITECTURE.md is the map of the code; start reading at `versions/repository.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from morag.model.references import TagNote
 from morag.versions.repository import Repository
 from morag.versions.world import World
 
-__all__ = [  # Not `open`, which a star import would put in place of Python's own.
+__all__ = [  # Without `open`: a star import would replace the built-in.
     "UDF",
     "BadRequest",
     "CommitMeta",
@@ -64,14 +64,14 @@ __all__ = [  # Not `open`, which a star import would put in place of Python's ow
 
 
 def open(url: str, settings: Settings | None = None, *, read_only: bool = False) -> Repository:
-    """Open the repository in a store, making it one if it is empty.
+    """Open the repository in a store. An empty store gets a new repository.
 
-    The URL names the store, as `rocksdb:PATH` or `postgresql://HOST/DATABASE`; `?repository=` says
-    which repository in it. Embedded stores sync every commit to disk before it returns;
-    `?sync=off` gives that up for speed.
+    The URL names the store, as `rocksdb:PATH` or `postgresql://HOST/DATABASE`, and the repository
+    in it, as `?repository=ID`. Embedded stores sync every commit to disk before the call returns;
+    `?sync=off` turns that off for speed.
 
-    With `read_only` nothing is made, mended or written. Others may have the store open, also a
-    server whose RocksDB it is: that one is shown as it was when it was opened.
+    With `read_only` nothing is created, repaired or written, and the store may be open in other
+    processes. If a server has a RocksDB store open, its state at the time of this call is read.
     """
     settings = StoreUrl.parse(url).settings(settings or Settings())
     backend = open_backend(url, read_only=read_only)

@@ -6,5 +6,5 @@ import sys
 
 from morag.cli.main import main
 
-if __name__ == "__main__":  # Not when a worker process imports it.
+if __name__ == "__main__":  # False when a worker process imports this module.
     sys.exit(main())

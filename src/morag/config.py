@@ -1,7 +1,7 @@
-"""Every setting, its default and its meaning: those of the kernel, and those of the server.
+"""The settings of the kernel and of the server, with their defaults, meanings and bounds.
 
-Flags, environment names, keys of `morag.toml` and the table in the docs are all made from these
-fields (`configuring.py`).
+Flags, environment variables, keys of `morag.toml` (`config_sources.py`) and docs/settings.md are
+generated from these fields.
 """
 
 from __future__ import annotations
@@ -19,55 +19,59 @@ from morag.model.names import check_new_reference_name
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Sizes are a writer's choice, not format: servers with different settings share a store.
+    """Settings of the catalog. Servers with different settings can share a store.
 
-    The index sizes are chosen for many small commits: a commit rewrites its incremental index, so
-    a small one keeps commits small; a spill rewrites a stripe per touched key and the directory of
-    stripes, so stripes grow with the square root of the repository.
+    Index sizes are not part of the format: each writer chooses its own. The defaults suit many
+    small commits. A commit rewrites its incremental index, so a small index keeps commits small. A
+    spill rewrites one stripe per changed key and the list of all stripes, so stripes grow with the
+    square root of the repository.
     """
 
     repository_id: str = ""
-    """Which of the repositories in the store; those with other ids are out of sight."""
+    """The id of the repository to open: a store can hold several, and each server sees one."""
     default_branch: str = "main"
-    """The branch that a new repository starts with. An existing one keeps the branch it has."""
+    """The branch that a new repository starts with. An existing repository keeps its own."""
 
     namespace_validation: bool = True
-    """Whether a key needs its namespace, and a namespace stays as long as it holds keys."""
+    """Require that the namespace of a key exists, and that a namespace is empty when deleted."""
 
     parents_per_commit: int = 20
-    """How many ancestors a commit names; more make walks along the history skip more."""
+    """The number of ancestor ids stored in a commit; more ids make long history walks shorter."""
     max_incremental_index_bytes: int = 6 * 1024
-    """From which size on the index inside a commit spills into stripes."""
+    """The size from which the index inside a commit spills into stripes."""
     min_index_segment_bytes: int = 2 * 1024
-    """The smallest size that stripes aim at."""
+    """The smallest target size of a stripe; the target grows with the repository."""
     max_index_segment_bytes: int = 64 * 1024
-    """Twice the largest size that stripes aim at."""
+    """The largest size of a stripe: the target is at most half of it, and a stripe is cut if it is
+    larger than twice the target."""
     max_inlined_stripes: int = 4
-    """How many stripes a commit lists itself, before the list becomes an object of its own."""
+    """The number of stripes listed inside a commit; a longer list is a separate object."""
     max_object_bytes: int = 16 * 1024 * 1024
-    """The largest object that is stored; a commit that needs a larger one is refused."""
+    """The largest object that is stored; a commit that needs a larger object is rejected."""
 
     cache_bytes: int = 256 * 1024 * 1024
-    """How much memory the cache of stored objects may take; 0 keeps nothing."""
+    """The memory limit of the object cache; 0 turns the cache off."""
 
     previous_heads_count: int = 20
-    """How many former heads a reference remembers, at the most."""
+    """The maximum number of previous heads stored with a reference."""
     previous_heads_seconds: int = 300
-    """For how long a reference remembers them."""
+    """How long a previous head stays stored with its reference."""
 
     commit_timeout_ms: int = 5_000
-    """After which time a change that keeps losing against others gives up."""
+    """The time after which a commit that keeps losing to concurrent changes fails."""
     commit_retries: int | None = None
-    """After how many retries it gives up; None sets no number."""
+    """The number of retries after which such a commit fails; without it there is no limit."""
     retry_sleep_lower_ms: int = 5
-    """The shortest pause before a retry; it doubles. After a lost race the first comes at once."""
+    """The lower bound of the random pause before a retry, which doubles each time. The first retry
+    after a lost race has no pause."""
     retry_sleep_upper_ms: int = 25
-    """The longest pause before a retry, which doubles; after a lost race it is 40 at the most."""
+    """The upper bound of that pause, which doubles each time. After a lost race no pause is longer
+    than 40 ms."""
     retry_sleep_max_ms: int = 250
-    """What neither pause grows beyond."""
+    """The largest value of both bounds as they double."""
 
     lane_batch: int = 256
-    """How many waiting commits of one branch are written at once, at the most."""
+    """The maximum number of waiting commits to one branch that are written together."""
 
     def __post_init__(self) -> None:
         check_unicode("Setting repository_id", self.repository_id)
@@ -90,59 +94,61 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """How `morag serve` meets the network, and how much clients can make each process hold.
+    """Settings of `morag serve`: network, logs, time-outs and limits for clients.
 
-    Large request bodies are kept, unpacked and decoded, until they are answered: together they may
-    take sixteen times `max_request_bytes`, those of one client half of that. Beyond that it is 503.
+    The server holds large request bodies in memory, decompressed and decoded, until it has
+    answered them. All of them together may take 16 times `max_request_bytes`, those of one client
+    half of that. Further requests get 503.
     """
 
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 is every address of the machine."""
+    """The address to listen on; 0.0.0.0 means every address of the machine."""
     port: int = 19120
-    """The port to listen on; 0 takes a free one, which the ready line tells."""
+    """The port to listen on; with 0 the system picks one, and the ready line shows it."""
     store: str = "rocksdb:./morag-data"
     """The URL of the store; passwords in it are never shown."""
 
     workers: int = 1
-    """How many processes serve; more than one needs a store that processes can share."""
+    """The number of server processes; more than one needs a store that processes can share."""
     threads: int = 16
-    """How many threads per process do what has to wait for the disk or for another machine."""
+    """The number of threads per process for work that waits for a disk or another machine."""
 
     tls_cert: str = ""
-    """A file with the certificate and those that vouch for it (PEM); turns TLS on."""
+    """A PEM file with the certificate and its chain; turns TLS on."""
     tls_key: str = ""
-    """The file with the certificate's key (PEM), if it is not in the same file."""
+    """A PEM file with the private key of the certificate, if `tls_cert` does not contain it."""
     cors_origins: tuple[str, ...] = ()
-    """Which web pages of other origins may call the API, like https://ui.example.com; * is all."""
+    """Other origins whose web pages may call the API, like https://ui.example.com; * means all."""
 
     allowed_hosts: tuple[str, ...] = ()
-    """Host names to answer to, like lake.example.com; none is localhost on loopback, else all."""
+    """Accepted Host headers, like lake.example.com. If this is not set, a server on a loopback
+    address accepts loopback names only, and any other server accepts all."""
     trusted_proxies: tuple[str, ...] = ()
-    """Proxies whose X-Forwarded-For is believed: addresses, or networks such as 10.0.0.0/8."""
+    """Proxies whose X-Forwarded-For is trusted: addresses, or networks such as 10.0.0.0/8."""
 
     access_log: Literal["off", "text", "json"] = "off"
-    """Whether every request leaves a line on standard error, and in which form."""
+    """Log every request to standard error, in this form."""
     stack_traces: bool = False
-    """Whether errors show clients where in the code they happened."""
+    """Include stack traces in error responses."""
 
     max_request_bytes: int = 32 * 1024 * 1024
-    """The largest request body, unpacked; a larger one is answered by 413."""
+    """The largest request body, decompressed; a larger one gets 413."""
     max_operations: int = 100_000
-    """How many operations or keys one request may have; one with more is answered by 413."""
+    """The maximum number of operations or keys in one request; more get 413."""
     max_unread_bytes: int = 256 * 1024 * 1024
-    """How much of all answers may wait for slow readers; the client with most is cut off then."""
+    """Memory for responses not read yet; beyond it the client with most is disconnected."""
     max_head_bytes: int = 64 * 1024
-    """The largest request line and headers together; larger ones are answered by 431."""
+    """The largest request line and headers together; larger ones get 431."""
     max_connections: int = 1000
-    """How many connections a process has; one more ends an idle one, or is answered by 503."""
+    """The maximum number of connections per process; one more closes an idle one or gets 503."""
     idle_timeout_seconds: float = 120.0
-    """After which time a connection without a request is closed."""
+    """The time after which an idle connection is closed."""
     slow_client_seconds: float = 30.0
-    """How long a client may take to send a request or to take an answer; large ones get more."""
+    """How long a client may take to send a request or to read a response; large ones get more."""
     shutdown_seconds: float = 30.0
-    """How long a server that was told to stop waits for what it had accepted."""
+    """How long a stopping server waits for the requests that it has accepted."""
     gzip_min_bytes: int = 16 * 1024
-    """From which size on answers are compressed, for clients that want it."""
+    """The smallest response that is compressed, for clients that accept gzip."""
 
     def __post_init__(self) -> None:
         for name in ("host", "store", "tls_cert", "tls_key"):
@@ -195,7 +201,7 @@ _TIB: Final = 1 << 40
 YEAR_SECONDS: Final = 365 * 24 * 60 * 60
 _HOUR_MS: Final = 60 * 60 * 1000
 
-# A slip of the keyboard is refused here; larger ones would fail later, or not be what was meant.
+# These bounds catch typing mistakes. Larger values would fail later, or surprise the user.
 SERVER_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "port": (0, 65_535),
     "workers": (1, 1024),

@@ -1,7 +1,7 @@
-"""Every error the catalog raises, with what each one means to a client.
+"""Every error that the catalog raises, with its code and its HTTP status.
 
-A layer raises the most specific error it can and knows nothing of HTTP. The edge renders it once,
-and the client turns the code back into the same class through `BY_CODE`.
+A layer raises the most specific error it can and knows nothing about HTTP. The server renders it
+in one place, and the client finds the same class by the code in `BY_CODE`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ BY_CODE: dict[str, type[MoragError]] = {}
 
 
 class MoragError(Exception):
-    """Something the caller can act on. Bugs raise anything else and become UNKNOWN/500.
+    """An error that the caller can act on. All other exceptions are bugs, rendered as UNKNOWN/500.
 
-    The class that first names a code stands for it in `BY_CODE`; a subclass without a code is a
-    finer word for the same thing.
+    `BY_CODE` has the class that declares a code. A subclass without a code of its own is a special
+    case with the same code and status.
     """
 
     code: ClassVar[str]
@@ -36,23 +36,29 @@ class MoragError(Exception):
 
 
 class BadRequest(MoragError, code="BAD_REQUEST", status=400):
-    """The request cannot be right, whatever the repository holds."""
+    """The request is invalid, whatever the repository contains."""
 
 
 class StoreUrlInvalid(BadRequest):
-    """A store URL that names no backend, or a backend that refuses its options."""
+    """A store URL with an unknown scheme, or with options that the engine refuses."""
 
 
 class StoreReadOnly(BadRequest):
-    """A change was asked of a store that was opened to be read only."""
+    """A change of a store that was opened read-only."""
+
+    def __init__(
+        self,
+        message: str = "This store was opened read-only; open it without `read_only` to change it",
+    ) -> None:
+        super().__init__(message)
 
 
 class Forbidden(MoragError, code="FORBIDDEN", status=403):
-    """The request is not let in, whatever it asks for."""
+    """The server does not admit the request, whatever it is for."""
 
 
 class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
-    """A reference, or a commit, that is not there."""
+    """The reference or the commit does not exist."""
 
     @classmethod
     def named(cls, name: str) -> ReferenceNotFound:
@@ -68,7 +74,7 @@ class ReferenceNotFound(MoragError, code="REFERENCE_NOT_FOUND", status=404):
 
 
 class AboutKey(MoragError):
-    """An error about one key, which it carries."""
+    """An error about one key, which is in `key`."""
 
     def __init__(self, message: str, key: ContentKey | None = None) -> None:
         super().__init__(message)
@@ -76,19 +82,19 @@ class AboutKey(MoragError):
 
 
 class ContentNotFound(AboutKey, code="CONTENT_NOT_FOUND", status=404):
-    """A key that holds nothing on the commit asked."""
+    """The key has no content at the requested commit."""
 
 
 class NamespaceNotFound(AboutKey, code="NAMESPACE_NOT_FOUND", status=404):
-    """No namespace of that name."""
+    """There is no namespace of that name."""
 
 
 class NamespaceAlreadyExists(AboutKey, code="NAMESPACE_ALREADY_EXISTS", status=409):
-    """The name is taken, by a namespace or by other content."""
+    """The key already has content: a namespace or something else."""
 
 
 class NamespaceNotEmpty(AboutKey, code="NAMESPACE_NOT_EMPTY", status=409):
-    """A namespace goes last, after everything in it."""
+    """The namespace cannot be deleted while keys exist below it."""
 
 
 class ReferenceAlreadyExists(MoragError, code="REFERENCE_ALREADY_EXISTS", status=409):
@@ -98,7 +104,7 @@ class ReferenceAlreadyExists(MoragError, code="REFERENCE_ALREADY_EXISTS", status
 
 
 class ReferenceConflict(MoragError, code="REFERENCE_CONFLICT", status=409):
-    """A change lost against what is already there. Carries all conflicts, never only the first."""
+    """A change conflicts with the current state. `conflicts` has all conflicts, not one."""
 
     def __init__(self, message: str, conflicts: Sequence[Conflict] = ()) -> None:
         super().__init__(message)
@@ -106,7 +112,7 @@ class ReferenceConflict(MoragError, code="REFERENCE_CONFLICT", status=409):
 
     @classmethod
     def of(cls, conflicts: Sequence[Conflict]) -> ReferenceConflict:
-        """One conflict speaks for itself; several are listed in one sentence."""
+        """The message is that of a single conflict, or one sentence that lists several."""
         if len(conflicts) == 1:
             text = conflicts[0].message
             return cls(f"{text[:1].upper()}{text[1:]}.", conflicts)
@@ -119,31 +125,31 @@ class ReferenceConflict(MoragError, code="REFERENCE_CONFLICT", status=409):
 
 
 class UnsupportedMediaType(MoragError, code="UNSUPPORTED_MEDIA_TYPE", status=415):
-    """A request body that is not JSON by its own account."""
+    """The content type of the request body is not JSON."""
 
 
 class RequestTooLarge(MoragError, code="REQUEST_TOO_LARGE", status=413):
-    """More than the server is set to read at once. The original has no such limit."""
+    """The request exceeds a limit in the server's settings. Nessie has no such limit."""
 
 
 class ServiceUnavailable(MoragError, code="SERVICE_UNAVAILABLE", status=503):
-    """The store did not let the work through in time; the same call may succeed later."""
+    """The store did not complete the work in time; the same call may succeed later."""
 
 
 class RetriesExhausted(ServiceUnavailable):
-    """Others kept moving the reference until the commit's time was up."""
+    """Concurrent changes kept moving the reference until the time-out of the commit."""
 
 
 class StoreBusy(ServiceUnavailable):
-    """The database gave up on a write that may succeed when tried again; its outcome is unknown."""
+    """The database gave up on a write. Its outcome is unknown, and a retry may succeed."""
 
 
 class StoreThrottled(StoreBusy, code="TOO_MANY_REQUESTS", status=429):
-    """The database takes fewer requests than it gets, and stayed so for as long as we tried."""
+    """The database rejected requests because of its rate limit until the retries ran out."""
 
 
 class StoreUnreachable(StoreBusy):
-    """The database does not answer: it is down, or the way to it is cut."""
+    """The database does not respond: it is down, or the network is."""
 
 
 class StoreCannotWrite(ServiceUnavailable):
@@ -155,15 +161,14 @@ class StoreLocked(ServiceUnavailable):
 
 
 class RepositoryCorrupt(MoragError, code="REPOSITORY_CORRUPT", status=500):
-    """Something stored is missing, damaged or unfinished. Nessie has no code of its own for it.
+    """A stored object or ref is missing, damaged or incomplete. Nessie has no code for this.
 
-    Its clients take a code that they do not know for an internal error of the server, and show the
-    message.
+    Nessie's clients treat an unknown code as an internal error of the server and show the message.
     """
 
     @classmethod
     def found(cls, where: str, problem: str) -> RepositoryCorrupt:
-        """Damage in one place, and what is left to do about it."""
+        """Damage at `where`, with the advice to restore a backup."""
         return cls(
             f"{where} {problem}; restore the store from a backup. "
             "Everything that does not need it can still be used"

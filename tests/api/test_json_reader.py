@@ -1,4 +1,4 @@
-"""Bodies are read within limits, and large ones are read as small ones are."""
+"""Request bodies have limits, and large bodies are read with the same result as small ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from morag.api import json_reader as reading
-from morag.api.bodies import COMMIT, KEYS, MERGE, REFERENCE, TRANSPLANT
+from morag.api.body_readers import COMMIT, KEYS, MERGE, REFERENCE, TRANSPLANT
 from morag.errors import BadRequest, RequestTooLarge
 
 MOST = 1000
@@ -25,31 +25,31 @@ def commit(*operations: object, **fields: object) -> bytes:
     return msgspec.json.encode({"commitMeta": meta, "operations": operations, **fields})
 
 
-def test_a_large_body_is_read_as_a_small_one_is() -> None:
+def test_a_large_body_is_read_like_a_small_one() -> None:
     body = commit(*map(operation, range(900)), unknown=[1, 2])
     assert len(body) > reading._AT_ONCE_BYTES
     assert COMMIT.read(body, MOST) == COMMIT._decoder.decode(body)
 
 
 @pytest.mark.parametrize("operations", [b"null", b"[]"])
-def test_a_large_body_need_not_have_its_list(operations: bytes) -> None:
+def test_a_large_body_may_lack_its_list(operations: bytes) -> None:
     body = b'{"commitMeta":{"message":"%b"},"operations":%b}' % (b"m" * 100_000, operations)
     assert COMMIT.read(body, MOST) == COMMIT._decoder.decode(body)
 
 
-def test_what_is_wrong_with_an_item_of_a_large_body_is_told_with_its_place() -> None:
+def test_the_position_of_a_mistake_in_a_large_body_is_reported() -> None:
     wrong = operation(800, metadataLocation=[])
     body = commit(*map(operation, range(800)), wrong)
     with pytest.raises(BadRequest, match=r"\$\.operations\[800\]\.content\.metadataLocation"):
         COMMIT.read(body, MOST)
 
 
-def test_an_item_that_is_no_object_is_told_with_its_place() -> None:
+def test_the_position_of_an_item_that_is_no_object_is_reported() -> None:
     with pytest.raises(BadRequest, match=r"got `int` - at `\$\.operations\[800\]"):
         COMMIT.read(commit(*map(operation, range(800)), 17), MOST)
 
 
-def test_an_item_that_lacks_a_field_is_told_with_its_place() -> None:
+def test_the_position_of_an_item_that_lacks_a_field_is_reported() -> None:
     wrong = operation(800)
     del wrong["key"]
     with pytest.raises(BadRequest, match=r"field `key` - at `\$\.operations\[800\]`"):
@@ -128,39 +128,39 @@ def test_numbers_may_be_texts_in_large_bodies_as_well() -> None:
 @pytest.mark.parametrize(
     "zz",
     [
-        b"[" + b"[]," * reading.FORGIVING_VALUES + b"[]]",
-        b"[" * (reading.FORGIVING_DEPTH + 1) + b"]" * (reading.FORGIVING_DEPTH + 1),
-        b'"' + b"x" * reading.FORGIVING_BYTES + b'"',
+        b"[" + b"[]," * reading.LENIENT_VALUES + b"[]]",
+        b"[" * (reading.LENIENT_DEPTH + 1) + b"]" * (reading.LENIENT_DEPTH + 1),
+        b'"' + b"x" * reading.LENIENT_BYTES + b'"',
     ],
     ids=["values", "depth", "bytes"],
 )
-def test_the_forgiving_way_to_read_is_bounded(zz: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too large for it is refused by the problem that the strict way found."""
+def test_lenient_reading_is_bounded(zz: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that is too large for it is refused with the problem that strict reading found."""
     body = b'{"type":"FOO","name":"main","zz":%b}' % zz
     assert not reading._is_modest(body)
     monkeypatch.setattr(reading, "LARGEST_PLAIN_BYTES", 1 << 30)
-    monkeypatch.setattr(reading, "converted", lambda *_: pytest.fail("it was read forgivingly"))
+    monkeypatch.setattr(reading, "converted", lambda *_: pytest.fail("the body was read leniently"))
     with pytest.raises(BadRequest, match="FOO"):
         REFERENCE.read(body, MOST)
 
 
-def test_brackets_in_texts_do_not_count() -> None:
-    assert reading._is_modest(b'{"a":"' + b'[{,\\"' * reading.FORGIVING_VALUES + b'"}')
+def test_brackets_in_strings_do_not_count() -> None:
+    assert reading._is_modest(b'{"a":"' + b'[{,\\"' * reading.LENIENT_VALUES + b'"}')
 
 
-def test_a_text_that_never_ends_is_looked_at_once() -> None:
-    """Or each escaped quote in it would be tried as the start of another one: for minutes."""
+def test_an_unterminated_text_is_scanned_once() -> None:
+    """Otherwise each escaped quote would be tried as the start of a text, which takes minutes."""
     assert reading._is_modest(b'"' + b'\\"' * 500_000)
 
 
-def test_a_refusal_is_not_searched_again_and_again_for_the_type_of_a_reference() -> None:
-    """Else this would take minutes, in which the interpreter does nothing else."""
+def test_a_long_refusal_is_searched_once_for_the_type_of_a_reference() -> None:
+    """Otherwise this would block the interpreter for minutes."""
     nested = 200 * "[" + 200 * "]"
     type = 60_000 * "Invalid value '"
     with pytest.raises(BadRequest, match="A smaller body"):
         REFERENCE.read(f'{{"type":"{type}","x":{nested}}}'.encode(), 1)
 
 
-def test_an_unknown_type_of_a_reference_is_told_in_the_words_of_nessie() -> None:
+def test_an_unknown_type_of_reference_is_refused_in_the_words_of_nessie() -> None:
     with pytest.raises(BadRequest, match="Could not resolve type id 'Invalid value 'X'' as a sub"):
         REFERENCE.read(b"""{"type":"Invalid value 'X'","name":"x"}""", 1)

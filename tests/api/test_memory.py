@@ -1,4 +1,4 @@
-"""What a request leaves behind once it is answered: nothing that waits for Python's collector."""
+"""An answered request leaves nothing behind that waits for Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import morag
 from morag.api.app import Api
 from morag.api.http import Request
-from tests.wire.asking import answered
+from tests.wire.api_calls import answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +61,8 @@ def test_the_body_of_a_refused_request_is_released_at_once(status: int, body: ob
         assert sys.getrefcount(held) == before
 
 
-def test_errors_that_caused_themselves_are_answered() -> None:
-    """Frames are released error by error, and a chain of errors need not end."""
+def test_errors_with_a_circular_cause_are_answered() -> None:
+    """The frames of each cause are released, and a chain of causes may be circular."""
     with morag.open("memory:") as repository:
         api = Api(repository)
         one, other = ValueError("one"), ValueError("other")

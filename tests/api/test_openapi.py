@@ -1,4 +1,4 @@
-"""The description of the API says what the API does."""
+"""The OpenAPI document describes the API completely and correctly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jsonschema_rs import Draft202012Validator, ValidationError
 from msgspec import Struct
 
 import morag
-from morag.api import bodies
 from morag.api.app import ENDPOINTS
-from morag.api.meanings import OF_FIELDS
+from morag.api.v1 import structs
+from morag.rest import requests
 from morag.service.service import SPEC_VERSION
-from tests.api.described import Described, references
-from tests.clients.rest import NOTHING, delta, namespace, put, table, view
+from tests.api.described_api import DescribedApi, references
+from tests.interop.rest import NOTHING, delta, namespace, put, table, view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,56 +27,79 @@ _ACCEPTING_XML: Final = ((b"accept", b"application/xml"),)
 
 
 @pytest.fixture
-def api() -> Iterator[Described]:
+def api() -> Iterator[DescribedApi]:
     with morag.open("memory:") as repository:
-        yield Described(repository)
+        yield DescribedApi(repository)
 
 
-def test_every_endpoint_is_described(api: Described) -> None:
+def test_every_endpoint_is_described(api: DescribedApi) -> None:
     described = {(method, path) for method, path, _ in api.operations.values()}
     assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
-    assert len(api.operations) == len(ENDPOINTS), "an operation id is taken twice"
+    assert len(api.operations) == len(ENDPOINTS), "an operation id is used twice"
 
 
-def test_every_parameter_is_described_once(api: Described) -> None:
+def test_every_parameter_is_described_once(api: DescribedApi) -> None:
     for endpoint in ENDPOINTS:
         operation = api.document["paths"][endpoint.path][endpoint.method.lower()]
         named = [(one["in"], one["name"]) for one in operation["parameters"]]
         in_path = {part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")}
         assert len(set(named)) == len(named)
         assert {name for where, name in named if where == "path"} == in_path
-        asked = {parameter.name for parameter in endpoint.query}
-        assert {name for where, name in named if where == "query"} == asked
+        declared = {parameter.name for parameter in endpoint.query}
+        assert {name for where, name in named if where == "query"} == declared
         assert all(one["description"] for one in operation["parameters"])
 
 
-def test_every_field_of_a_request_is_explained(api: Described) -> None:
+@pytest.mark.parametrize(
+    ("operation", "parameter", "text"),
+    [
+        ("getReferenceV2", "ref", "The name of a branch or a tag, without a hash."),
+        ("getRecentChangesV2", "ref", "The name of a branch or a tag, without a hash."),
+        ("getEntriesV2", "ref", "A branch, a tag or a commit: "),
+        ("assignReferenceV2", "ref", "A branch or a tag: `main@HASH`."),
+        ("commitV2", "branch", "A branch: `main@HASH`."),
+        ("commitV1", "name", "The name of a branch."),
+        ("deleteReferenceV1", "name", "The name of a branch or a tag."),
+        ("getReferenceV2", "fetch", "ALL adds `metadata`"),
+        ("getHistoryV2", "fetch", "ALL adds the operations"),
+    ],
+)
+def test_a_parameter_is_described_as_its_operation_takes_it(
+    api: DescribedApi, operation: str, parameter: str, text: str
+) -> None:
+    method, path, _ = api.operations[operation]
+    described = api.document["paths"][path][method.lower()]["parameters"]
+    (found,) = (one["description"] for one in described if one["name"] == parameter)
+    assert found.startswith(text)
+
+
+def test_every_field_of_a_request_is_explained(api: DescribedApi) -> None:
     schemas = api.document["components"]["schemas"]
-    fields: set[str] = set()
-    for name, struct in vars(bodies).items():
-        if not isinstance(struct, type(Struct)) or struct.__module__ != bodies.__name__:
-            continue
-        fields.update(struct.__struct_encode_fields__)
-        for field, property in schemas.get(name, {"properties": {}})["properties"].items():
-            assert field == "type" or property["description"].endswith("."), (name, field)
-    assert schemas["MergeBody"]["properties"]["keyMergeModes"]["description"]
-    assert not OF_FIELDS.keys() - fields, "meanings of fields that no request has"
+    explained: set[str] = set()
+    for module in (requests, structs):
+        for name, struct in vars(module).items():
+            if not isinstance(struct, type(Struct)) or "Body" not in name or name not in schemas:
+                continue
+            explained.add(name)
+            for field, property in schemas[name]["properties"].items():
+                assert field == "type" or property["description"].endswith("."), (name, field)
+    assert {"CommitBody", "MergeBody", "MergeBodyV1", "NamespaceUpdateBody"} <= explained
 
 
-def test_everything_that_is_referred_to_is_there(api: Described) -> None:
+def test_every_reference_in_the_document_resolves(api: DescribedApi) -> None:
     found = set(references(api.document))
     assert "#/components/schemas/Content" in found
     for reference in found:
         assert api.resolved({"$ref": reference})
 
 
-def test_every_schema_is_one(api: Described) -> None:
+def test_every_schema_is_valid(api: DescribedApi) -> None:
     for schema in api.document["components"]["schemas"].values():
         Draft202012Validator({**schema, "components": api.document["components"]})
 
 
-def test_every_operation_answers_as_described(api: Described) -> None:
-    """A catalog's life, in which every operation succeeds at least once."""
+def test_every_operation_answers_as_described(api: DescribedApi) -> None:
+    """A sequence in which every operation succeeds at least once."""
     api("getConfigV2")
     api("getConfigV1")
     api("getDefaultBranchV1")
@@ -118,7 +141,7 @@ def test_every_operation_answers_as_described(api: Described) -> None:
     assert api.succeeded == api.operations.keys()
 
 
-def _read(api: Described, head: str) -> None:
+def _read(api: DescribedApi, head: str) -> None:
     for fetch in ("MINIMAL", "ALL"):
         query = {"fetch": fetch}
         api("listReferencesV2", query=query)
@@ -144,7 +167,7 @@ def _read(api: Described, head: str) -> None:
     api("getMultipleContentsV1", body=keys, query={"ref": "main"})
 
 
-def _change(api: Described, head: str, dev: str) -> None:
+def _change(api: DescribedApi, head: str, dev: str) -> None:
     dry = {"fromRefName": "dev", "fromHash": dev, "isDryRun": True}
     api("mergeV2", f"main@{head}", body=dry)
     api("mergeV1", "main", body=dry, query={"expectedHash": head})
@@ -154,13 +177,13 @@ def _change(api: Described, head: str, dev: str) -> None:
 
     base = api("commitV2", f"main@{head}", body=_commit(put("x", content=table(3))))
     api("commitV2", f"dev@{dev}", body=_commit(put("x", content=table(4))))
-    theirs = api("getReferenceV2", "dev")["reference"]["hash"]
-    merge = {"fromRefName": "dev", "fromHash": theirs, "isReturnConflictAsResult": True}
+    source = api("getReferenceV2", "dev")["reference"]["hash"]
+    merge = {"fromRefName": "dev", "fromHash": source, "isReturnConflictAsResult": True}
     merged = api("mergeV2", f"main@{base['targetBranch']['hash']}", body=merge)
     assert any("conflict" in detail for detail in merged["details"])
 
     assign = {"type": "DETACHED", "hash": head}
-    api("assignReferenceV2", f"dev@{theirs}", body=assign, query={"type": "BRANCH"})
+    api("assignReferenceV2", f"dev@{source}", body=assign, query={"type": "BRANCH"})
     api("deleteReferenceV2", f"dev@{head}")
     query = {"expectedHash": head}
     api("assignReferenceV1", "tag", "tag", body=assign, query=query, status=204)
@@ -174,7 +197,7 @@ def _change(api: Described, head: str, dev: str) -> None:
     api("deleteNamespaceV1", "main", "ns", status=204)
 
 
-def test_errors_are_as_described(api: Described) -> None:
+def test_errors_are_as_described(api: DescribedApi) -> None:
     spec = {"Nessie-Client-Spec": "2"}
     body = _commit(put("db", "t", content=table(1)))
     conflict = api("commitV2", f"main@{NOTHING}", body=body, headers=spec, status=409)
@@ -191,7 +214,7 @@ def test_errors_are_as_described(api: Described) -> None:
     api("updateRepositoryConfigV2", body={"config": {"type": "OTHER"}}, status=400)
 
 
-def test_errors_without_a_body_are_described(api: Described) -> None:
+def test_errors_without_a_body_are_described(api: DescribedApi) -> None:
     assert api("listReferencesV2", query={"max-records": "many"}, status=404) is None
     assert api("listReferencesV1", query={"fetch": "SOME"}, status=404) is None
     assert api("getContentV1", ".*x", status=404) is None
@@ -204,21 +227,21 @@ def test_errors_without_a_body_are_described(api: Described) -> None:
 @pytest.mark.parametrize(
     ("name", "required", "optional"),
     [
-        # Defaults are left out, and so are fields one by one: both are sent only if they are set.
+        # These omit defaults or unset fields: such fields are sent only if they are set.
         ("ReferenceView", {"type", "hash"}, {"name", "metadata"}),
         ("NessieError", {"serverStackTrace"}, {"errorDetails"}),
         ("MergedKey", {"key", "mergeBehavior"}, {"conflict"}),
         ("CommitMeta", {"authors", "parentCommitHashes"}, {"allProperties", "commitTime"}),
-        # Defaults are written: clients find a null.
+        # These write defaults: clients get a null.
         ("Entry", {"content"}, set()),
         ("MergedV1", {"sourceCommits", "targetCommits"}, set()),
-        # What clients send may lack whatever has a default, though we send it.
+        # Clients may omit a field with a default, though we send it.
         ("IcebergTable", {"metadataLocation"}, {"id"}),
         ("MergeBody", {"fromRefName", "fromHash"}, {"commitMeta", "isDryRun"}),
     ],
 )
-def test_a_field_is_required_if_it_is_always_there(
-    api: Described, name: str, required: set[str], optional: set[str]
+def test_a_field_is_required_if_it_is_always_sent(
+    api: DescribedApi, name: str, required: set[str], optional: set[str]
 ) -> None:
     schema = api.document["components"]["schemas"][name]
     assert required <= set(schema["required"])
@@ -238,8 +261,8 @@ def test_a_field_is_required_if_it_is_always_there(
         ("transplantV2", [f"main@{NOTHING}"], {"fromRefName": "main", "hashesToTransplant": []}),
     ],
 )
-def test_what_no_call_does_without_is_required(
-    api: Described, id: str, path: list[str], body: Any
+def test_fields_that_every_call_needs_are_required(
+    api: DescribedApi, id: str, path: list[str], body: Any
 ) -> None:
     assert not api.fits(id, body)
     api(id, *path, body=body, status=400)
@@ -255,14 +278,16 @@ def test_what_no_call_does_without_is_required(
         {"unknown": 1},
     ],
 )
-def test_what_the_server_sets_is_not_for_clients(api: Described, field: Any) -> None:
+def test_fields_that_the_server_sets_are_refused_from_clients(
+    api: DescribedApi, field: Any
+) -> None:
     body = _commit(put("t", content=table(1)))
     body["commitMeta"] |= field
     assert not api.fits("commitV2", body)
     api("commitV2", f"main@{NOTHING}", body=body, status=400)
 
 
-def test_what_is_left_out_is_never_null(api: Described) -> None:
+def test_an_omitted_field_is_never_null(api: DescribedApi) -> None:
     schema = {"$ref": "#/components/schemas/ReferenceView", **api.document}
     reference = {"type": "DETACHED", "hash": NOTHING}
     Draft202012Validator(schema).validate(reference)
@@ -270,30 +295,30 @@ def test_what_is_left_out_is_never_null(api: Described) -> None:
         Draft202012Validator(schema).validate({**reference, "name": None})
 
 
-def test_descriptions_name_fields_as_they_are_sent(api: Described) -> None:
+def test_descriptions_name_fields_as_they_are_sent(api: DescribedApi) -> None:
     text = api.document["components"]["schemas"]["Committed"]["description"]
     assert "`addedContents`" in text
 
 
-def test_the_description_tells_the_versions(api: Described) -> None:
+def test_the_openapi_document_has_the_versions(api: DescribedApi) -> None:
     info = api.document["info"]
     assert info["version"] == version("morag")
     assert info["x-nessie-spec-version"] == SPEC_VERSION
 
 
-def test_a_spec_that_is_not_kept_is_not_claimed() -> None:
+def test_without_namespace_validation_no_spec_version_is_claimed_in_the_document() -> None:
     settings = morag.Settings(namespace_validation=False)
     with morag.open("memory:", settings) as repository:
-        assert "x-nessie-spec-version" not in Described(repository).document["info"]
+        assert "x-nessie-spec-version" not in DescribedApi(repository).document["info"]
 
 
-def test_clients_of_the_original_find_the_same_in_yaml(api: Described) -> None:
+def test_the_yaml_document_has_the_same_content(api: DescribedApi) -> None:
     response = api.ask("GET", "/nessie-openapi/openapi.yaml")
     assert (b"content-type", b"application/x-yaml") in response.headers
     assert yaml.safe_load(response.body) == api.document
 
 
-def test_programs_get_it_compact(api: Described) -> None:
+def test_the_json_document_is_compact(api: DescribedApi) -> None:
     response = api.ask("GET", "/openapi.json")
     assert (b"content-type", b"application/json") in response.headers
     compact = json.dumps(json.loads(response.body), separators=(",", ":"), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A running server holds against whatever schemathesis makes of its description."""
+"""Responses to requests that schemathesis generates are as the OpenAPI document describes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 
 from morag.api.app import ENDPOINTS
-from tests.api.answering import answers_as_described
-from tests.api.hinted import hinted_document
-from tests.serving import Served
+from tests.api.openapi_examples import document_with_examples
+from tests.api.schemathesis_checks import response_is_as_described
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +40,12 @@ _FEW: Final = settings(
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
     with Served(tmp_path_factory.mktemp("morag")) as server:
-        schema = schemathesis.openapi.from_dict(hinted_document(server.url))
+        schema = schemathesis.openapi.from_dict(document_with_examples(server.url))
         schema.config.update(base_url=server.url)
         yield schema
 
 
-# In here, and not by schemathesis' own decorator, which makes up examples already at collection.
+# Not by schemathesis' own decorator, which generates examples already at collection.
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
 def test_answers_are_as_described(
@@ -56,27 +56,27 @@ def test_answers_are_as_described(
     @_FEW
     @given(case=operation.as_strategy(generation_mode=mode))
     def check(case: Case[Any]) -> None:
-        case.call_and_validate(checks=[answers_as_described])
+        case.call_and_validate(checks=[response_is_as_described])
 
     check()
 
 
 @pytest.mark.long
 def test_answers_are_as_described_in_all_phases(tmp_path: Path) -> None:
-    """Examples, boundaries, chance, and calls that use what others answered."""
+    """Examples, boundaries, random values, and sequences that use earlier responses."""
     with Served(tmp_path) as server:
         document = tmp_path / "openapi.json"
-        document.write_text(json.dumps(hinted_document(server.url)))
+        document.write_text(json.dumps(document_with_examples(server.url)))
         command = ["run", str(document), "--url", server.url, "--no-color"]
-        command += ["--checks", answers_as_described.__name__, "--mode", "all"]
+        command += ["--checks", response_is_as_described.__name__, "--mode", "all"]
         command += ["--max-examples", "100", "--seed", "1", "--continue-on-failure"]
         run = subprocess.run(
             [Path(sys.executable).with_name("schemathesis"), *command],
-            cwd=tmp_path,  # It leaves what it found in a directory there.
+            cwd=tmp_path,  # It writes its findings into this directory.
             env={
                 **os.environ,
                 "PYTHONPATH": str(_ROOT),
-                "SCHEMATHESIS_HOOKS": answers_as_described.__module__,
+                "SCHEMATHESIS_HOOKS": response_is_as_described.__module__,
             },
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""Each in-tree backend against the shared contracts, and what only it promises."""
+"""The embedded backends: the shared contracts, and the promises of each engine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from morag.backend.base import LogRow, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
-from morag.backend.rocksdb import RocksDBBackend
-from morag.backend.sqlite import SQLiteBackend
+from morag.backend.rocksdb.backend import RocksDBBackend
+from morag.backend.sqlite.backend import SQLiteBackend
 from morag.config import Settings
 from morag.errors import (
     BadRequest,
@@ -29,6 +29,7 @@ from morag.errors import (
     StoreLocked,
     StoreUrlInvalid,
 )
+from morag.protobuf import bytes_field, int_field, text_field
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
@@ -47,8 +48,7 @@ from morag.testing.backend_contract import (
 )
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from morag.wire import bytes_field, int_field, text_field
-from tests.safety.sound import put
+from tests.safety.history_checks import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from morag.testing.backend_contract import FullBackend
 
 
-NO_PLACES = ("file/below", "nul\0byte", "long" * 100)
-"""Below a directory with a file named `file`."""
+IMPOSSIBLE_PATHS = ("file/below", "nul\0byte", "long" * 100)
+"""Relative to a directory with a file named `file`."""
 
 
 class TestMemory(BackendContract, AppliesWithLogContract):
@@ -114,9 +114,9 @@ class TestSQLiteWithoutSync(OnDisk):
 
 
 class TestRocksDBLayout:
-    """What the original finds in the directory."""
+    """The stored keys and values, as Nessie reads them."""
 
-    def test_keys_and_values_are_the_originals(self, tmp_path: Path) -> None:
+    def test_keys_and_values_have_the_format_of_nessie(self, tmp_path: Path) -> None:
         backend = RocksDBBackend(tmp_path)
         row = a_row(1, micros=1000)
         custom = a_custom_row(b"custom", "v-1", micros=2000)
@@ -164,10 +164,10 @@ class TestRocksDBLayout:
 
 
 class TestRocksDBOpening:
-    def test_a_second_process_is_told_who_is_in_the_way(self, tmp_path: Path) -> None:
+    def test_a_second_process_is_refused(self, tmp_path: Path) -> None:
         backend = RocksDBBackend(tmp_path / "db")
         code = f"""
-from morag.backend.rocksdb import RocksDBBackend
+from morag.backend.rocksdb.backend import RocksDBBackend
 from morag.errors import StoreLocked
 try:
     RocksDBBackend({str(tmp_path / "db")!r})
@@ -180,7 +180,7 @@ except StoreLocked as error:
         assert "stop" in answer
         assert run(code) == ""
 
-    def test_a_second_opening_in_one_process_is_told_so(self, tmp_path: Path) -> None:
+    def test_a_second_opening_in_one_process_is_refused(self, tmp_path: Path) -> None:
         backend = RocksDBBackend(tmp_path)
         with pytest.raises(StoreLocked, match="in this process") as error:
             RocksDBBackend(tmp_path)
@@ -198,16 +198,16 @@ except StoreLocked as error:
         with pytest.raises(StoreUrlInvalid, match="not a directory"):
             RocksDBBackend(tmp_path / "file")
 
-    @pytest.mark.parametrize("place", NO_PLACES)
-    def test_a_place_where_nothing_can_be_is_refused(self, place: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("path", IMPOSSIBLE_PATHS)
+    def test_an_impossible_path_is_refused(self, path: str, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        path = tmp_path / place
+        full = tmp_path / path
         with pytest.raises(StoreUrlInvalid, match="directory") as error:
-            RocksDBBackend(path)
-        assert repr(str(path))[1:-1] in str(error.value)
+            RocksDBBackend(full)
+        assert repr(str(full))[1:-1] in str(error.value)
 
     def test_a_directory_without_permission_is_refused(self, tmp_path: Path) -> None:
-        """As if: root may everything. What is in the way of the lock file does as well."""
+        """A directory named LOCK has the same effect, also for root, which has every permission."""
         (tmp_path / "LOCK").mkdir()
         with pytest.raises(StoreUrlInvalid, match="may create or write") as error:
             RocksDBBackend(tmp_path)
@@ -225,7 +225,7 @@ except StoreLocked as error:
             ("*.sst", None),
         ],
     )
-    def test_damage_is_told_with_the_path(
+    def test_damage_is_reported_with_the_path(
         self, pattern: str, damage: bytes | None, tmp_path: Path
     ) -> None:
         backend = RocksDBBackend(tmp_path)
@@ -240,25 +240,25 @@ except StoreLocked as error:
             RocksDBBackend(tmp_path)
         assert str(tmp_path) in str(error.value)
 
-    def test_a_directory_with_other_files_is_left_alone(self, tmp_path: Path) -> None:
+    def test_a_directory_with_other_files_is_refused_unchanged(self, tmp_path: Path) -> None:
         (tmp_path / "letter.txt").write_text("Dear Nessie")
         with pytest.raises(StoreUrlInvalid, match="name a new or an empty directory"):
             RocksDBBackend(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
-    def test_another_programs_database_is_left_alone(self, tmp_path: Path) -> None:
-        theirs = Rdict(str(tmp_path))
-        theirs["a"] = 1
-        theirs.close()
+    def test_the_database_of_another_program_is_refused_unchanged(self, tmp_path: Path) -> None:
+        database = Rdict(str(tmp_path))
+        database["a"] = 1
+        database.close()
         with pytest.raises(StoreUrlInvalid, match="another program's"):
             RocksDBBackend(tmp_path)
-        theirs = Rdict(str(tmp_path))
-        assert theirs["a"] == 1
-        theirs.close()
+        database = Rdict(str(tmp_path))
+        assert database["a"] == 1
+        database.close()
 
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     def test_a_forked_child_cannot_write(self, tmp_path: Path) -> None:
-        """What it wrote would be lost: the log that it writes to is no longer its own."""
+        """Its writes would be lost, because the log belongs to the parent."""
         backend = RocksDBBackend(tmp_path)
         child = os.fork()
         if child == 0:
@@ -272,7 +272,7 @@ except StoreLocked as error:
         assert create(backend, MAIN)
         backend.close()
 
-    def test_a_damaged_ref_is_told_by_its_name(self, tmp_path: Path) -> None:
+    def test_a_damaged_ref_is_named(self, tmp_path: Path) -> None:
         backend = RocksDBBackend(tmp_path)
         backend._refs[b"r:" + MAIN.name.encode()] = b"\x0a\x09cut"
         for work in (
@@ -284,10 +284,10 @@ except StoreLocked as error:
                 work()
         backend.close()
 
-    def test_what_returned_survives_a_process_that_dies(self, tmp_path: Path) -> None:
+    def test_completed_writes_survive_a_process_that_dies(self, tmp_path: Path) -> None:
         run(f"""
 import os
-from morag.backend.rocksdb import RocksDBBackend
+from morag.backend.rocksdb.backend import RocksDBBackend
 from morag.testing.backend_contract import a_row, create, MAIN
 backend = RocksDBBackend({str(tmp_path)!r})
 create(backend, MAIN)
@@ -301,7 +301,7 @@ os._exit(0)
 
 
 class SlowDisk:
-    """A RocksDB whose syncs wait until the test lets them go, and fail if asked."""
+    """A RocksDB whose syncs wait until `go` is set, and then fail with `error` if it is set."""
 
     def __init__(self, db: Rdict) -> None:
         self._db = db
@@ -348,7 +348,7 @@ class TestRocksDBSync:
             yield pool
             disk.go.set()
 
-    def test_a_ref_shows_what_is_durable(
+    def test_a_read_returns_the_last_durable_ref(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         moving = pool.submit(move, backend, MAIN, MOVED)
@@ -359,7 +359,7 @@ class TestRocksDBSync:
         assert moving.result(timeout=30)
         assert read(backend, MAIN.name) == MOVED
 
-    def test_a_ref_that_is_being_created_is_not_there_yet(
+    def test_a_ref_is_not_found_before_its_creation_is_durable(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         new = Ref("new", an_id("new"))
@@ -382,7 +382,7 @@ class TestRocksDBSync:
         assert not late.result(timeout=30)
         assert next.result(timeout=30)
 
-    def test_those_who_write_during_a_sync_share_the_next(
+    def test_writes_during_a_sync_share_the_next_one(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         first = pool.submit(backend.insert_rows, "r", [a_row("first")])
@@ -395,7 +395,7 @@ class TestRocksDBSync:
         assert all(other.result(timeout=30) for other in others)
         assert disk.syncs == 2
 
-    def test_a_failed_sync_fails_all_who_rely_on_it_and_all_later_writes(
+    def test_a_failed_sync_fails_all_waiting_and_all_later_writes(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         disk.error = OSError("no space left")
@@ -422,7 +422,7 @@ class TestRocksDBSync:
         with pytest.raises(StoreCannotWrite, match="reopen"):
             backend.check_writable()
 
-    def test_a_store_that_could_not_write_tells_so_until_it_can(
+    def test_a_failed_write_is_reported_until_a_write_succeeds(
         self, backend: RocksDBBackend, disk: SlowDisk
     ) -> None:
         disk.go.set()
@@ -437,7 +437,7 @@ class TestRocksDBSync:
         backend.check_writable()
         assert move(backend, MAIN, MOVED)
 
-    def test_a_ref_whose_sync_failed_shows_what_is_durable(
+    def test_a_ref_whose_sync_failed_is_read_in_its_last_durable_state(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         disk.fail_at, disk.error = 1, OSError("no space left")
@@ -472,7 +472,7 @@ class TestRocksDBSync:
             backend.append_log("r", [line(1)])
         pool.submit(backend.close).result(timeout=30)
 
-    def test_a_sync_that_was_interrupted_is_not_taken_for_done(
+    def test_an_interrupted_sync_is_repeated(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         disk.go.set()
@@ -481,10 +481,10 @@ class TestRocksDBSync:
             move(backend, MAIN, MOVED)
         assert read(backend, MAIN.name) == MAIN
         disk.error = None
-        again = replace(MOVED, deleted=True)
-        assert pool.submit(move, backend, MOVED, again).result(timeout=30)
-        assert disk.syncs == 3, "one for the move that was interrupted, one for this"
-        assert read(backend, MAIN.name) == again
+        deleted = replace(MOVED, deleted=True)
+        assert pool.submit(move, backend, MOVED, deleted).result(timeout=30)
+        assert disk.syncs == 3, "one failed; one for the interrupted move, one for this"
+        assert read(backend, MAIN.name) == deleted
 
     def test_a_commit_whose_sync_failed_is_not_acknowledged(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -502,7 +502,7 @@ class TestRocksDBSync:
             assert repo.references.get("main").hash == before
         repo.close()
 
-    def test_closing_waits_for_those_who_write(
+    def test_closing_waits_for_writers(
         self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
     ) -> None:
         writing = [pool.submit(backend.append_log, "r", [line(n)]) for n in range(8)]
@@ -516,7 +516,7 @@ class TestRocksDBSync:
 
 
 class TestSQLiteLayout:
-    def test_tables_are_the_originals(self, tmp_path: Path) -> None:
+    def test_tables_have_the_format_of_nessie(self, tmp_path: Path) -> None:
         backend = SQLiteBackend(tmp_path / "morag.db")
         row, custom = a_row(1, micros=1000), a_custom_row(b"custom", "v-1", micros=2000)
         plain, full = (
@@ -552,9 +552,7 @@ class TestSQLiteLayout:
         ]
         db.close()
 
-    def test_a_row_with_nulls_where_the_original_allows_them_can_be_read(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_row_with_nulls_where_nessie_allows_them_can_be_read(self, tmp_path: Path) -> None:
         backend = SQLiteBackend(tmp_path / "morag.db")
         db = sqlite3.connect(tmp_path / "morag.db", isolation_level=None)
         db.execute(
@@ -572,8 +570,8 @@ class TestSQLiteSharing:
         with backend._write() as db:
             db.execute("DELETE FROM refs2")
             with ThreadPoolExecutor(1) as pool:
-                seen = pool.submit(read, backend, MAIN.name).result(timeout=10)
-        assert seen == MAIN
+                found = pool.submit(read, backend, MAIN.name).result(timeout=10)
+        assert found == MAIN
         assert backend.read_refs("r", [MAIN.name]) == {}
         backend.close()
 
@@ -586,14 +584,12 @@ class TestSQLiteSharing:
         assert create(backend, MAIN)
         backend.close()
 
-    def test_processes_that_open_one_new_file_at_once_count_on_one_ref(
-        self, tmp_path: Path
-    ) -> None:
+    def test_processes_that_open_one_new_file_together_lose_no_swap(self, tmp_path: Path) -> None:
         code = f"""
 import os
 from msgspec.structs import replace
 from morag.backend.base import UNIQUE_KIND, Ref, RefSwap
-from morag.backend.sqlite import SQLiteBackend
+from morag.backend.sqlite.backend import SQLiteBackend
 from morag.testing.backend_contract import a_row, an_id, create, read
 backend = SQLiteBackend({str(tmp_path / "morag.db")!r}, sync=False)
 create(backend, Ref("count", an_id(0), created_micros=1))
@@ -620,17 +616,17 @@ backend.close()
         with pytest.raises(sqlite3.ProgrammingError):
             create(backend, MAIN)
 
-    def test_a_database_that_is_full_tells_so_until_there_is_room(
+    def test_a_full_database_is_reported_until_there_is_room(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         backend = SQLiteBackend(tmp_path / "morag.db")
         backend.check_writable()
-        backend._writer.execute("PRAGMA max_page_count = 1")  # As few as there are now.
+        backend._writer.execute("PRAGMA max_page_count = 1")  # No page can be added.
         rows = [replace(a_row(n), data=bytes(5000)) for n in range(9)]
         with pytest.raises(StoreCannotWrite, match=r"morag\.db' cannot write .*full"):
             backend.insert_rows("r", rows)
         assert list(backend.scan_rows("r")) == []
-        monkeypatch.setattr("morag.backend.sqlite._ROOM_BYTES", 1 << 62)
+        monkeypatch.setattr("morag.backend.sqlite.backend._ROOM_BYTES", 1 << 62)
         with pytest.raises(StoreCannotWrite, match="full"):
             backend.check_writable()
         monkeypatch.undo()
@@ -643,21 +639,21 @@ backend.close()
         SQLiteBackend(tmp_path / "a" / "b" / "morag.db").close()
         assert (tmp_path / "a" / "b" / "morag.db").exists()
 
-    def test_processes_that_open_one_new_file_at_once_all_get_it(self, tmp_path: Path) -> None:
+    def test_processes_can_create_one_file_together(self, tmp_path: Path) -> None:
         code = f"""
 import time
-from morag.backend.sqlite import SQLiteBackend
+from morag.backend.sqlite.backend import SQLiteBackend
 for round in range(25):
-    # Everybody meets at the same moment of the clock.
+    # All processes start at the same time of the clock.
     time.sleep(max(0, {time.time() + 2!r} + round * 0.05 - time.time()))
     SQLiteBackend(f"{tmp_path}/{{round}}.db").close()
 """
         assert at_once(run, [code] * 6) == [""] * 6
 
-    def test_who_waits_too_long_to_open_is_told_so(
+    def test_opening_a_locked_file_times_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("morag.backend.sqlite.BUSY_SECONDS", 0.2)
+        monkeypatch.setattr("morag.backend.sqlite.backend.BUSY_SECONDS", 0.2)
         other = sqlite3.connect(tmp_path / "morag.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreBusy, match=r"morag\.db"):
@@ -666,32 +662,34 @@ for round in range(25):
         other.close()
         SQLiteBackend(tmp_path / "morag.db").close()
 
-    @pytest.mark.parametrize("place", NO_PLACES)
-    def test_a_place_where_nothing_can_be_is_refused(self, place: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("path", IMPOSSIBLE_PATHS)
+    def test_an_impossible_path_is_refused(self, path: str, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        path = tmp_path / place
+        full = tmp_path / path
         with pytest.raises(StoreUrlInvalid, match="name a file") as error:
-            SQLiteBackend(path)
-        assert repr(str(path))[1:-1] in str(error.value)
+            SQLiteBackend(full)
+        assert repr(str(full))[1:-1] in str(error.value)
 
-    def test_a_place_where_no_file_can_be_made_is_refused(self) -> None:
+    def test_a_directory_without_permission_is_refused(self) -> None:
         with pytest.raises(StoreUrlInvalid, match=r"'/proc/morag.db'.*may create or write"):
             SQLiteBackend("/proc/morag.db")
 
     @pytest.mark.parametrize("table", ["letters (a)", "objs2 (a)", "refs2 (a)"])
-    def test_another_programs_database_is_left_alone(self, table: str, tmp_path: Path) -> None:
-        path = tmp_path / "theirs.db"
-        theirs = sqlite3.connect(path)
-        theirs.execute(f"CREATE TABLE {table}")
-        theirs.commit()
-        theirs.close()
+    def test_the_database_of_another_program_is_refused_unchanged(
+        self, table: str, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "other.db"
+        database = sqlite3.connect(path)
+        database.execute(f"CREATE TABLE {table}")
+        database.commit()
+        database.close()
         with pytest.raises(StoreUrlInvalid, match="name another file"):
             SQLiteBackend(path)
-        theirs = sqlite3.connect(path)
-        assert len(list(theirs.execute("SELECT * FROM sqlite_master"))) == 1
-        theirs.close()
+        database = sqlite3.connect(path)
+        assert len(list(database.execute("SELECT * FROM sqlite_master"))) == 1
+        database.close()
 
-    def test_an_interrupt_after_the_beginning_ends_the_transaction(self, tmp_path: Path) -> None:
+    def test_an_interrupt_after_begin_ends_the_transaction(self, tmp_path: Path) -> None:
         backend = SQLiteBackend(tmp_path / "morag.db")
         begin = backend._begin
 
@@ -707,7 +705,7 @@ for round in range(25):
         backend.close()
 
     @pytest.mark.parametrize("content", [b"short", b"This is a letter. " * 1000])
-    def test_a_file_that_is_no_database_is_refused_and_kept(
+    def test_a_file_that_is_not_a_database_is_refused_unchanged(
         self, content: bytes, tmp_path: Path
     ) -> None:
         path = tmp_path / "letter.txt"
@@ -716,7 +714,7 @@ for round in range(25):
             SQLiteBackend(path)
         assert path.read_bytes() == content
 
-    def test_damage_is_told_with_the_path(self, tmp_path: Path) -> None:
+    def test_damage_is_reported_with_the_path(self, tmp_path: Path) -> None:
         path = tmp_path / "morag.db"
         SQLiteBackend(path).close()
         path.write_bytes(path.read_bytes()[:100] + b"x" * 4000)
@@ -724,7 +722,7 @@ for round in range(25):
             SQLiteBackend(path)
 
     @pytest.mark.parametrize("column", ["pointer = NULL", "prev_ptr = x'0901'"])
-    def test_a_damaged_ref_is_told_by_its_name(self, column: str, tmp_path: Path) -> None:
+    def test_a_damaged_ref_is_named(self, column: str, tmp_path: Path) -> None:
         backend = SQLiteBackend(tmp_path / "morag.db")
         create(backend, MAIN)
         with backend._write() as db:
@@ -739,7 +737,7 @@ for round in range(25):
 
 
 def stored(path: Path) -> dict[str, dict[bytes, bytes]]:
-    """Everything in the directory, read past the backend."""
+    """All keys and values in the directory, read without the backend."""
     families = Rdict.list_cf(str(path))
     options = {name: Options(raw_mode=True) for name in families}
     db = Rdict(str(path), Options(raw_mode=True), options)
@@ -749,7 +747,7 @@ def stored(path: Path) -> dict[str, dict[bytes, bytes]]:
 
 
 def run(code: str) -> str:
-    """What the code prints in a process of its own."""
+    """Run the code in another process; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,4 +1,4 @@
-"""The contracts as somebody in another repository finds them."""
+"""The contracts, as the tests of another repository import them."""
 
 from __future__ import annotations
 

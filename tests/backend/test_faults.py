@@ -1,4 +1,4 @@
-"""The wrappers: they keep every promise of what they wrap, and do what they say besides."""
+"""The counting and the faulty backend: both keep the contract, count and fail as described."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
-from morag.testing.counting import CountingBackend
-from morag.testing.faults import POSSIBLE, Dice, Fault, FaultyBackend, InjectedFault, Script
+from tests.backend.counting import CountingBackend
+from tests.backend.faulty import POSSIBLE, Dice, Fault, FaultyBackend, InjectedFault, Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ class TestWeakKeepsTheContract(BackendContract, RefLogContract):
 
 
 class Plain:
-    """A backend that can do what it must, and no more."""
+    """A backend without optional methods."""
 
     def __init__(self) -> None:
         self._memory = MemoryBackend()
@@ -91,7 +91,7 @@ def can(backend: Backend) -> tuple[bool, bool]:
     return isinstance(backend, AppliesAtOnce), isinstance(backend, KeepsRefLog)
 
 
-def test_a_wrapper_can_do_what_the_wrapped_can() -> None:
+def test_a_wrapper_has_the_optional_methods_of_its_backend() -> None:
     assert can(MemoryBackend()) == (True, True)
     assert can(CountingBackend(MemoryBackend())) == (True, True)
     assert can(FaultyBackend(MemoryBackend(), NO_FAULTS)) == (True, True)
@@ -110,7 +110,7 @@ class TestFaults:
     def memory(self) -> MemoryBackend:
         return MemoryBackend()
 
-    def test_before_does_nothing(self, memory: MemoryBackend) -> None:
+    def test_a_fault_before_a_call_prevents_the_call(self, memory: MemoryBackend) -> None:
         backend = FaultyBackend(memory, Script({("swap_ref", 2): Fault.BEFORE}))
         assert create(backend, MAIN)
         with pytest.raises(InjectedFault):
@@ -119,7 +119,7 @@ class TestFaults:
         assert move(backend, MAIN, MOVED)
         assert backend.injected == [("swap_ref", 2, Fault.BEFORE)]
 
-    def test_after_does_it_and_loses_the_reply(self, memory: MemoryBackend) -> None:
+    def test_a_fault_after_a_call_loses_only_the_reply(self, memory: MemoryBackend) -> None:
         backend = FaultyBackend(
             memory, Script({("swap_ref", 1): Fault.AFTER, ("apply", 1): Fault.AFTER})
         )
@@ -132,7 +132,9 @@ class TestFaults:
         assert list(memory.scan_rows("r")) == [a_row(1)]
         assert memory.read_log("r", None, 9) == [line(1)]
 
-    def test_between_writes_the_rows_and_leaves_the_ref(self, memory: MemoryBackend) -> None:
+    def test_a_fault_between_the_steps_of_apply_leaves_the_ref_unmoved(
+        self, memory: MemoryBackend
+    ) -> None:
         backend = FaultyBackend(memory, Script({("apply", 1): Fault.BETWEEN}))
         create(backend, MAIN)
         with pytest.raises(InjectedFault):
@@ -141,7 +143,9 @@ class TestFaults:
         assert read(memory, MAIN.name) == MAIN
         assert memory.read_log("r", None, 9) == []
 
-    def test_between_leaves_half_of_many(self, memory: MemoryBackend) -> None:
+    def test_a_fault_in_the_middle_of_a_call_executes_half_of_it(
+        self, memory: MemoryBackend
+    ) -> None:
         backend = FaultyBackend(
             memory,
             Script(
@@ -157,11 +161,11 @@ class TestFaults:
         with pytest.raises(InjectedFault):
             backend.insert_rows("r", rows)
         assert list(memory.scan_rows("r")) == rows[:2]
-        seen = []
+        scanned = []
         with pytest.raises(InjectedFault):
             for row in backend.scan_rows("r"):
-                seen.append(row)  # noqa: PERF402 - What was seen before the fault is the point.
-        assert seen == rows[:1]
+                scanned.append(row)  # noqa: PERF402 - The rows before the fault must be kept.
+        assert scanned == rows[:1]
         with pytest.raises(InjectedFault):
             backend.delete_rows("r", [row.id for row in rows[:2]])
         assert list(memory.scan_rows("r")) == rows[1:2]
@@ -169,7 +173,7 @@ class TestFaults:
             backend.append_log("r", [line(1), line(2)])
         assert memory.read_log("r", None, 9) == [line(1)]
 
-    def test_stale_answers_with_what_was_before_the_last_swap(self, memory: MemoryBackend) -> None:
+    def test_a_stale_read_returns_the_ref_before_the_last_swap(self, memory: MemoryBackend) -> None:
         backend = FaultyBackend(
             memory, Script({("read_refs", n): Fault.STALE for n in (1, 3, 4)}), weak=True
         )
@@ -185,20 +189,20 @@ class TestFaults:
         assert backend.read_refs("r", names) == {MAIN.name: MOVED, "other": other}
         assert backend.read_refs("r", names) == {"other": other}
 
-    def test_stale_knows_what_apply_swapped(self, memory: MemoryBackend) -> None:
+    def test_a_stale_read_returns_the_ref_before_an_apply(self, memory: MemoryBackend) -> None:
         backend = FaultyBackend(memory, Script({("read_refs", 1): Fault.STALE}))
         create(backend, MAIN)
         backend.apply("r", [], RefSwap(MAIN.name, MAIN, MOVED))
         assert read(backend, MAIN.name) == MAIN
 
-    def test_delay_takes_its_time_and_then_works(self, memory: MemoryBackend) -> None:
+    def test_a_delayed_call_sleeps_and_is_then_executed(self, memory: MemoryBackend) -> None:
         slept: list[float] = []
         plan = Script({("swap_ref", 1): Fault.DELAY})
         backend = FaultyBackend(memory, plan, delay_seconds=0.5, sleep=slept.append)
         assert create(backend, MAIN)
         assert slept == [0.5]
 
-    def test_every_possible_fault_of_every_method_shows(self) -> None:
+    def test_every_possible_fault_of_every_method_has_an_effect(self) -> None:
         calls: dict[str, Callable[[FaultyBackend], object]] = {
             "read_refs": lambda b: b.read_refs("r", ["main"]),
             "swap_ref": lambda b: create(b, MAIN),
@@ -225,20 +229,20 @@ class TestFaults:
                 calls[method](backend)
                 assert len(backend.injected) == 1
 
-    def test_a_script_refuses_what_cannot_happen(self) -> None:
+    def test_a_script_refuses_impossible_faults(self) -> None:
         with pytest.raises(ValueError, match="read_rows"):
             Script({("read_rows", 1): Fault.STALE})
 
-    def test_dice_fall_the_same_way_for_the_same_seed(self) -> None:
+    def test_dice_are_repeatable_for_a_seed(self) -> None:
         calls = [(method, n) for method in POSSIBLE for n in range(1, 200)]
         one, same, other = Dice(1, 0.2), Dice(1, 0.2), Dice(2, 0.2)
-        fallen = [one.fault(*call) for call in calls]
-        assert fallen == [same.fault(*call) for call in reversed(calls)][::-1]
-        assert fallen != [other.fault(*call) for call in calls]
-        assert {fault for fault in fallen if fault} == set(Fault)
-        assert 0.15 < sum(fault is not None for fault in fallen) / len(fallen) < 0.25
+        faults = [one.fault(*call) for call in calls]
+        assert faults == [same.fault(*call) for call in reversed(calls)][::-1]
+        assert faults != [other.fault(*call) for call in calls]
+        assert {fault for fault in faults if fault} == set(Fault)
+        assert 0.15 < sum(fault is not None for fault in faults) / len(faults) < 0.25
 
-    def test_dice_can_be_loaded(self) -> None:
+    def test_dice_can_be_limited_to_methods_and_faults(self) -> None:
         dice = Dice(1, 1.0, methods=["swap_ref", "read_rows"], faults=[Fault.AFTER])
         assert dice.fault("swap_ref", 1) is Fault.AFTER
         assert dice.fault("read_rows", 1) is None

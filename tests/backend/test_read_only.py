@@ -1,9 +1,11 @@
-"""Stores that are opened to be read: beside those who write, and without a trace."""
+"""Stores opened read-only: they work beside a writer and change nothing."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +17,12 @@ from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row
 from morag.backend.read_only import ReadOnlyBackend
 from morag.backend.urls import open_backend
 from morag.errors import ReferenceNotFound, RepositoryCorrupt, StoreUrlInvalid
+from morag.logic.references import References
+from morag.logic.reflog import RefLogWriter
+from morag.model.configs import GarbageCollectorConfig
+from morag.versions.batches import BatchWriter
+from morag.versions.known_heads import KnownHeads
+from morag.versions.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +50,7 @@ def add(repo: Repository, name: str) -> str:
     return repo.commit("main", [Put(ContentKey.of(name), TABLE)], "m").hash
 
 
-def test_a_reader_beside_the_writer(url: str, repo: Repository) -> None:
+def test_a_reader_sees_the_commits_of_a_writer(url: str, repo: Repository) -> None:
     with morag.open(url, read_only=True) as reader:
         assert reader.references.get("main") == repo.references.get("main")
         assert reader.contents.get("main", ContentKey.of("t")).id is not None
@@ -54,7 +62,7 @@ def test_a_reader_beside_the_writer(url: str, repo: Repository) -> None:
             assert reader.references.get("main").hash == head
 
 
-def test_a_reader_does_not_keep_the_writer_from_going_on(url: str, repo: Repository) -> None:
+def test_a_reader_does_not_block_the_writer(url: str, repo: Repository) -> None:
     with morag.open(url, read_only=True) as reader:
         at = f"@{reader.references.get('main').hash}"
         for number in range(200):
@@ -63,7 +71,7 @@ def test_a_reader_does_not_keep_the_writer_from_going_on(url: str, repo: Reposit
         assert len(list(repo.contents.keys("main"))) == 201
 
 
-def test_several_readers_and_nobody_who_writes(url: str, repo: Repository) -> None:
+def test_several_readers_can_open_a_store_without_a_writer(url: str, repo: Repository) -> None:
     repo.close()
     with morag.open(url, read_only=True) as one, morag.open(url, read_only=True) as other:
         assert one.references.get("main") == other.references.get("main")
@@ -71,30 +79,30 @@ def test_several_readers_and_nobody_who_writes(url: str, repo: Repository) -> No
         add(writer, "u")
 
 
-def test_readers_in_other_processes(url: str, repo: Repository) -> None:
+def test_another_process_can_read(url: str, repo: Repository) -> None:
     code = (
         "import sys, morag\n"
         "with morag.open(sys.argv[1], read_only=True) as reader:\n"
         "    print(reader.references.get('main').hash)\n"
     )
-    asked = [sys.executable, "-c", code, url]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    assert said.split() == [repo.references.get("main").hash]
+    command = [sys.executable, "-c", code, url]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.split() == [repo.references.get("main").hash]
 
 
-def test_what_is_not_there_is_not_made(url: str, tmp_path: Path) -> None:
+def test_a_missing_store_is_not_created(url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreUrlInvalid, match="There is no"):
         morag.open(url, read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_without_the_repository(url: str, repo: Repository) -> None:
+def test_a_missing_repository_is_refused(url: str, repo: Repository) -> None:
     other = morag.Settings(repository_id="other")
     with pytest.raises(StoreUrlInvalid, match="holds no such repository"):
         morag.open(url, other, read_only=True)
 
 
-def test_somebody_elses_files_are_refused(tmp_path: Path) -> None:
+def test_the_files_of_another_program_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a database at all, whatever its name may say")
     with pytest.raises(StoreUrlInvalid):
         morag.open(f"sqlite:{tmp_path / 'file'}", read_only=True)
@@ -114,7 +122,7 @@ def test_somebody_elses_files_are_refused(tmp_path: Path) -> None:
         lambda b: b.append_log("", [LogRow(b"k", b"d")]),
     ],
 )
-def test_nothing_can_be_written(
+def test_every_write_of_the_backend_is_refused(
     url: str, repo: Repository, write: Callable[[Backend], object]
 ) -> None:
     backend = open_backend(url, read_only=True)
@@ -125,8 +133,10 @@ def test_nothing_can_be_written(
     backend.close()
 
 
-def test_what_was_cut_short_is_seen_through_and_left(url: str, repo: Repository) -> None:
-    """A creation whose row is missing is shown as done, and so is a drop that was only begun."""
+def test_interrupted_changes_are_shown_as_done_and_left_unchanged(
+    url: str, repo: Repository
+) -> None:
+    """A creation without its row is shown as done, and so is a drop that was only started."""
     repo.references.create_branch("created", "main")
     repo.references.create_branch("dropped", "main")
     repo.close()
@@ -145,3 +155,52 @@ def test_what_was_cut_short_is_seen_through_and_left(url: str, repo: Repository)
     backend = open_backend(url)
     assert backend.read_refs("", [created, dropped]) == {dropped: marked}
     backend.close()
+
+
+def test_a_reader_has_no_objects_that_write(url: str, repo: Repository) -> None:
+    writing = {Lanes, BatchWriter, KnownHeads, RefLogWriter, References}
+    assert writing & _kinds_below(repo)
+    with morag.open(url, read_only=True) as reader:
+        assert not writing & _kinds_below(reader)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda r: add(r, "u"),
+        lambda r: r.merge("main", "main"),
+        lambda r: r.transplant([r.references.get("main").hash], "main"),
+        lambda r: r.references.create_branch("b", "main"),
+        lambda r: r.references.create_tag("t", "main"),
+        lambda r: r.references.assign("main", "main"),
+        lambda r: r.references.delete("main"),
+        lambda r: r.set_repository_config(GarbageCollectorConfig(default_cutoff_policy="NONE")),
+    ],
+)
+def test_every_write_of_the_repository_is_refused_with_a_message(
+    url: str, repo: Repository, write: Callable[[Repository], object]
+) -> None:
+    with (
+        morag.open(url, read_only=True) as reader,
+        pytest.raises(StoreReadOnly, match="opened read-only; open it without `read_only`"),
+    ):
+        write(reader)
+
+
+def _kinds_below(repo: Repository) -> set[type]:
+    """The types of all objects of Morag that are reachable from the repository."""
+    found: dict[int, object] = {}
+    waiting: list[object] = [repo]
+    while waiting:
+        each = waiting.pop()
+        is_morags = type(each).__module__.startswith("morag")
+        if id(each) in found or not (
+            is_morags or isinstance(each, dict | MethodType | FunctionType)
+        ):
+            continue
+        found[id(each)] = each
+        if isinstance(each, FunctionType):  # Follow the closure of a lambda, not its module.
+            waiting += [cell.cell_contents for cell in each.__closure__ or ()]
+        else:
+            waiting += gc.get_referents(each)
+    return {type(each) for each in found.values()}

@@ -1,4 +1,4 @@
-"""RocksDB's files while it is open: lock, logs, Morag's note, and how often they are listed."""
+"""The files of an open RocksDB: lock, logs, Morag's note, and how often files are listed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rocksdict import Rdict
 
-from morag.backend import rocksdb_opening
-from morag.backend.rocksdb import RocksDBBackend
-from morag.backend.rocksdb_files import SECONDS_BETWEEN_LISTINGS, RocksDBFiles
-from morag.backend.rocksdb_synced import NAME as NOTE
+from morag.backend.rocksdb import opening as rocksdb_opening
+from morag.backend.rocksdb.backend import RocksDBBackend
+from morag.backend.rocksdb.open_files import SECONDS_BETWEEN_LISTINGS, RocksDBFiles
+from morag.backend.rocksdb.synced_note import NAME as NOTE
 from morag.errors import StoreCannotWrite, StoreLocked, StoreUrlInvalid
 from morag.testing.backend_contract import a_row
 
@@ -41,8 +41,8 @@ def backend(tmp_path: Path) -> Iterator[RocksDBBackend]:
     backend.close()
 
 
-class Listed:
-    """A database that counts how often it lists its files, and does something else meanwhile."""
+class CountedListings:
+    """A database that counts the listings of its files, and runs an action during each."""
 
     def __init__(self, db: Rdict, meanwhile: Callable[[], object] = int) -> None:
         self._db, self._meanwhile = db, meanwhile
@@ -70,7 +70,7 @@ def no_file_descriptors() -> Iterator[None]:
 
 
 class TestListing:
-    def test_files_that_cannot_be_listed_are_not_taken_for_lost(
+    def test_files_that_cannot_be_listed_are_not_reported_as_lost(
         self, backend: RocksDBBackend
     ) -> None:
         with no_file_descriptors():
@@ -79,9 +79,7 @@ class TestListing:
         backend.check_writable()
         backend.insert_rows("r", [a_row(3)])
 
-    def test_a_newer_log_that_cannot_be_looked_for_is_not_taken_for_lost(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_newer_log_is_not_reported_as_lost_if_the_search_fails(self, tmp_path: Path) -> None:
         (tmp_path / "LOCK").touch()
         (tmp_path / "000001.log").touch()
         files = RocksDBFiles(tmp_path)
@@ -92,10 +90,10 @@ class TestListing:
         (tmp_path / "000002.log").unlink()
         assert files.lost() == str(tmp_path / "000002.log")
 
-    def test_files_are_listed_once_a_second_however_often_they_are_asked_for(
+    def test_files_are_listed_at_most_once_a_second(
         self, backend: RocksDBBackend, tmp_path: Path
     ) -> None:
-        seconds, db = 7.0, Listed(backend._db)
+        seconds, db = 7.0, CountedListings(backend._db)
         files = RocksDBFiles(tmp_path / "db", lambda: seconds)
         for _ in range(9):
             assert files.lost_of_all(db) is None  # type: ignore[arg-type]
@@ -105,7 +103,7 @@ class TestListing:
         assert files.lost_of_all(db) == str(tmp_path / "db" / "CURRENT")  # type: ignore[arg-type]
         (tmp_path / "CURRENT").rename(tmp_path / "db" / "CURRENT")
 
-    def test_writers_do_not_wait_for_it(
+    def test_writers_do_not_wait_for_a_listing(
         self, backend: RocksDBBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with ThreadPoolExecutor(1) as pool:
@@ -113,7 +111,7 @@ class TestListing:
             def write() -> None:
                 assert pool.submit(backend.insert_rows, "r", [a_row(2)]).result(timeout=30)
 
-            db = Listed(backend._db, write)
+            db = CountedListings(backend._db, write)
             monkeypatch.setattr(backend, "_db", db)
             backend.check_writable()
         assert db.count == 1
@@ -121,7 +119,7 @@ class TestListing:
     def test_a_new_log_is_watched_before_the_old_one_is_deleted(
         self, backend: RocksDBBackend, tmp_path: Path
     ) -> None:
-        """Between the two RocksDB writes the tables of what the old one holds."""
+        """Between the two, RocksDB writes the tables with the content of the old log."""
         new = tmp_path / "db" / "999999.log"
         new.write_bytes(b"as if RocksDB had gone on in it")
         backend.check_writable()
@@ -131,24 +129,24 @@ class TestListing:
 
 
 class TestLock:
-    def test_one_store_by_two_names_is_open_once(
+    def test_a_store_cannot_be_opened_under_two_names(
         self, backend: RocksDBBackend, tmp_path: Path
     ) -> None:
-        """RocksDB itself compares names, and lets one process open a directory by two of them."""
+        """RocksDB compares names, so one process could open a directory under two of them."""
         (tmp_path / "link").symlink_to(tmp_path / "db")
         for name in ("link", "db/../db", "link/../db"):
             with pytest.raises(StoreLocked, match="in this process"):
                 RocksDBBackend(tmp_path / name)
 
-    def test_a_lock_that_another_process_took_meanwhile_is_named(
+    def test_a_lock_that_another_process_takes_during_opening_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It comes between the question to RocksDB and the lock on the file."""
+        """The other process takes it after RocksDB's check and before the lock on the file."""
         RocksDBBackend(tmp_path).close()
         command = [sys.executable, "-c", TAKE_THE_LOCK, str(tmp_path / "LOCK")]
         others: list[subprocess.Popen[bytes]] = []
 
-        def ask_and_be_too_late(*arguments: Any) -> Any:
+        def check_too_late(*arguments: Any) -> Any:
             try:
                 return Rdict(*arguments)
             finally:
@@ -157,7 +155,7 @@ class TestLock:
                 assert others[-1].stdout is not None
                 assert others[-1].stdout.readline() == b"locked\n"
 
-        monkeypatch.setattr(rocksdb_opening, "Rdict", ask_and_be_too_late)
+        monkeypatch.setattr(rocksdb_opening, "Rdict", check_too_late)
         with (
             pytest.raises(StoreLocked, match="in use by another process"),
             rocksdb_opening._locked(tmp_path),
@@ -166,7 +164,7 @@ class TestLock:
         (other,) = others
         other.communicate()
 
-    def test_a_lock_that_was_replaced_is_named_when_the_store_is_closed(
+    def test_a_replaced_lock_is_reported_when_the_store_is_closed(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         backend = RocksDBBackend(tmp_path)
@@ -178,7 +176,7 @@ class TestLock:
 
 
 class TestNote:
-    def test_a_note_that_cannot_be_made_is_told_and_the_database_is_closed(
+    def test_a_note_that_cannot_be_written_is_reported_and_the_database_is_closed(
         self, tmp_path: Path
     ) -> None:
         (tmp_path / "db").mkdir()

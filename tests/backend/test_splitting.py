@@ -1,4 +1,4 @@
-"""Calls and objects that fit an engine which takes only so much."""
+"""Calls and objects that are split to fit the limits of an engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLES: Final = 8_000
 
 
 class Narrow(MemoryBackend):
-    """Refuses what is too large, as engines do, and has no way to apply a commit at once."""
+    """Refuses calls and rows that are too large, as engines do, and has no `apply`."""
 
     apply: None = None  # type: ignore[assignment]
 
@@ -73,22 +73,22 @@ class TestSplit(BackendContract, RefLogContract):
         return SplittingBackend(narrow)
 
 
-def test_rows_go_together_as_far_as_they_fit() -> None:
+def test_as_many_rows_as_fit_share_a_call() -> None:
     narrow = Narrow(Limits(rows_at_once=10, bytes_at_once=1_000, row_bytes=5_000))
     rows = [a_row(n, size_bytes=250) for n in range(9)] + [a_row("large", size_bytes=4_000)]
     assert SplittingBackend(narrow).insert_rows("r", rows) == {row.id for row in rows}
-    assert narrow.calls == 4  # Three times three, and the large one alone.
+    assert narrow.calls == 4  # Three calls with three rows, and one with the large row.
 
 
 LARGE: Final = Settings(max_incremental_index_bytes=1 << 20, max_index_segment_bytes=1 << 22)
 SMALL: Final = Settings(min_index_segment_bytes=200, max_index_segment_bytes=2_000)
 
 
-@pytest.mark.parametrize("wishes", [LARGE, SMALL], ids=["large", "small"])
-def test_no_object_outgrows_what_the_engine_takes(wishes: Settings) -> None:
-    """Neither commits, nor stripes of the index, nor the list of many small stripes."""
+@pytest.mark.parametrize("settings", [LARGE, SMALL], ids=["large", "small"])
+def test_no_object_exceeds_the_limit_of_the_engine(settings: Settings) -> None:
+    """This holds for commits, for stripes of the index, and for lists of many small stripes."""
     narrow = Narrow(Limits(rows_at_once=100, bytes_at_once=1 << 20, row_bytes=ROW_BYTES))
-    with Repository(SplittingBackend(narrow), wishes, World()) as repository:
+    with Repository(SplittingBackend(narrow), settings, World()) as repository:
         for first in range(0, TABLES, 100):
             repository.commit("main", [_put(n) for n in range(first, first + 100)], "some")
         repository.commit("main", [_put(TABLES)], "one more, to spill the last ones")
@@ -96,7 +96,7 @@ def test_no_object_outgrows_what_the_engine_takes(wishes: Settings) -> None:
         assert ROW_BYTES // 4 < narrow.largest <= ROW_BYTES
 
 
-def test_a_commit_that_would_outgrow_it_is_refused() -> None:
+def test_a_commit_that_exceeds_the_limit_is_refused() -> None:
     narrow = Narrow(Limits(rows_at_once=100, bytes_at_once=1 << 20, row_bytes=ROW_BYTES))
     with Repository(SplittingBackend(narrow), Settings(), World()) as repository:
         before = repository.resolve("main").hash
@@ -118,19 +118,19 @@ class NarrowShortNames(Narrow):
     [ShortNames(), SplittingBackend(NarrowShortNames(Limits(100, 1 << 20, ROW_BYTES)))],
     ids=["whole", "split"],
 )
-def test_a_name_that_would_outgrow_it_is_refused_before_it_is_committed(backend: Backend) -> None:
+def test_a_name_that_exceeds_the_limit_is_refused_before_its_commit(backend: Backend) -> None:
     branch, tag = "n" * 29, "t" * 30
     with Repository(backend, Settings(), World()) as repository:
         references = repository.references
         references.create_branch(branch, "main")
         references.create_tag(tag, "main")
-        for making in (references.create_branch, references.create_tag):
+        for create in (references.create_branch, references.create_tag):
             with pytest.raises(BadRequest, match=r"4[12] characters.*store allows \(40\)"):
-                making("x" * 31, "main")
+                create("x" * 31, "main")
         assert {each.name for each in references.list()} == {"main", branch, tag}
 
 
-def test_who_reads_only_tells_how_long_names_may_be() -> None:
+def test_a_read_only_backend_has_the_limit_of_names() -> None:
     reader = ReadOnlyBackend(ShortNames())
     assert isinstance(reader, LimitsNames)
     assert reader.most_name_characters == 40
@@ -138,7 +138,7 @@ def test_who_reads_only_tells_how_long_names_may_be() -> None:
 
 
 class SmallRows(MemoryBackend):
-    """Takes all of a commit at once, and refuses it for a row that is too large."""
+    """Has `apply`, which refuses a commit with a row that is too large."""
 
     row_bytes = ROW_BYTES
 
@@ -149,14 +149,14 @@ class SmallRows(MemoryBackend):
         return super().apply(repo, rows, swap, log)
 
 
-def test_it_is_refused_alone_and_not_with_its_batch() -> None:
+def test_a_commit_that_exceeds_the_limit_does_not_fail_its_batch() -> None:
     with Repository(SmallRows(), Settings(), World()) as repository:
         small, large = [_put(0)], [_put(n) for n in range(1, 1_000)]
         tickets = [
             Waiter(repository.commit_request("main", operations, "one of three"))
             for operations in (small, large, [_put(1_000)])
         ]
-        lane = repository._lanes.lane("main")
+        lane = repository._writers().lanes.lane("main")
         assert lane.join(tickets)
         lane.drive(tickets[-1])
         with pytest.raises(BadRequest, match="larger than the store allows"):

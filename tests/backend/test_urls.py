@@ -1,4 +1,4 @@
-"""Which URLs open what, and which are refused with a sentence that helps."""
+"""Store URLs: the backends they open, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import pytest
 import morag
 from morag import Settings
 from morag.backend.memory import MemoryBackend, open_memory
-from morag.backend.rocksdb import RocksDBBackend, open_rocksdb
-from morag.backend.sqlite import SQLiteBackend, open_sqlite
+from morag.backend.rocksdb.backend import RocksDBBackend, open_rocksdb
+from morag.backend.sqlite.backend import SQLiteBackend, open_sqlite
 from morag.backend.urls import StoreUrl, open_backend
 from morag.errors import StoreUrlInvalid
-from morag.masking import masked
-from morag.server.stores import hiding
+from morag.masking import hiding, masked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_url_is_taken_apart() -> None:
+def test_a_url_is_parsed() -> None:
     url = StoreUrl.parse("rocksdb:./some dir/data?sync=off&x=")
     assert (url.scheme, url.rest) == ("rocksdb", "./some dir/data")
     assert url.options == {"sync": "off", "x": ""}
@@ -30,7 +29,7 @@ def test_a_url_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "data", "./data", "/data", "Rocksdb:x", ":x"])
-def test_what_is_no_url_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_url_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(StoreUrlInvalid, match="rocksdb:"):
         StoreUrl.parse(text)
 
@@ -94,7 +93,7 @@ def test_a_token_among_properties_is_hidden_in_any_text() -> None:
     assert hide(f"refused {token} over tls=true") == "refused *** over tls=true"
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_text_without_secrets_is_not_masked() -> None:
     for url in (
         "postgresql://user@host:5432/db?keyspace=a&sync=on",
         "sqlite:./me@home/morag.db?sync=off",
@@ -103,7 +102,7 @@ def test_what_is_no_secret_is_shown() -> None:
         assert masked(url) == url
 
 
-def test_an_error_tells_no_secret() -> None:
+def test_an_error_shows_no_secret() -> None:
     with pytest.raises(StoreUrlInvalid) as raised:
         open_backend("memory:?password=SECRET")
     assert "SECRET" not in str(raised.value)
@@ -117,7 +116,7 @@ def test_an_unknown_option_is_refused(scheme: str, tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-def test_an_unknown_scheme_is_answered_with_those_that_are_known() -> None:
+def test_the_error_for_an_unknown_scheme_lists_the_known_ones() -> None:
     with pytest.raises(StoreUrlInvalid, match=r"memory, .*rocksdb, .*sqlite"):
         open_backend("paper:x")
 
@@ -133,19 +132,19 @@ def test_each_scheme_opens_its_backend(tmp_path: Path) -> None:
         backend.close()
 
 
-def test_memory_has_no_place() -> None:
-    with pytest.raises(StoreUrlInvalid, match="names a place"):
+def test_a_memory_store_has_no_path() -> None:
+    with pytest.raises(StoreUrlInvalid, match="names a location"):
         open_memory(StoreUrl.parse("memory:x"))
 
 
 @pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
-def test_a_store_on_disk_is_on_this_machine(scheme: str) -> None:
+def test_a_store_on_disk_has_no_host(scheme: str) -> None:
     with pytest.raises(StoreUrlInvalid) as raised:
-        open_backend(f"{scheme}://somebody:secret@machine/data")
+        open_backend(f"{scheme}://user:secret@machine/data")
     assert "secret" not in str(raised.value)
 
 
-def test_a_store_on_disk_needs_a_place() -> None:
+def test_a_store_on_disk_needs_a_path() -> None:
     with pytest.raises(StoreUrlInvalid, match="names no path"):
         open_rocksdb(StoreUrl.parse("rocksdb:"))
     with pytest.raises(StoreUrlInvalid, match="names no path"):
@@ -170,7 +169,7 @@ def test_a_url_and_a_setting_that_contradict_each_other_are_refused() -> None:
         assert same.settings.repository_id == "one"
 
 
-def test_a_number_is_above_zero_and_within_its_bound() -> None:
+def test_a_number_must_be_positive_and_within_its_limit() -> None:
     assert StoreUrl.parse("x:").number("seconds", 2.5) == 2.5
     assert StoreUrl.parse("x:?seconds=10").number("seconds", 2.5, most=10) == 10
     for text in ("0", "-1", "soon", "", "inf", "nan", "11"):
@@ -183,7 +182,7 @@ def test_a_number_is_above_zero_and_within_its_bound() -> None:
 @pytest.mark.parametrize("character", "@/?#")
 def test_a_password_that_is_not_escaped_is_refused_and_not_shown(character: str) -> None:
     for place in ("host/lake", "host:5432/lake?sslmode=require"):
-        with pytest.raises(StoreUrlInvalid, match="written %40 %2F %3F %23") as refusal:
+        with pytest.raises(StoreUrlInvalid, match="as %40 %2F %3F %23") as refusal:
             StoreUrl.parse(f"postgresql://me:one{character}two@{place}")
         assert not {"one", "two"} & set(re.findall(r"\w+", str(refusal.value)))
 

@@ -1,4 +1,4 @@
-"""Answers that are not what was asked for."""
+"""Error answers and unreadable answers, and the exceptions that the client raises for them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from morag import (
     ReferenceConflict,
     RepositoryCorrupt,
 )
-from morag.client import Client, NotOffered, UnexpectedAnswer
+from morag.client import Client, NotOffered, OutcomeUnknown, UnexpectedAnswer
 from morag.errors import BY_CODE, AboutKey
-from tests.client.servers import Scripted, Talk
+from tests.client.scripted_server import AcceptedConnection, ScriptedServer, commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +34,13 @@ def answered(
     *headers: str,
     ask: Callable[[Client], object] = Client.config,
 ) -> object:
-    """What a client makes of the one answer that it gets."""
+    """The result of a client whose server gives this one answer."""
 
-    def script(talk: Talk, number: int) -> None:
-        talk.hear()
-        talk.answer(body, status, *headers)
+    def script(connection: AcceptedConnection, number: int) -> None:
+        connection.read_request()
+        connection.answer(body, status, *headers)
 
-    with Scripted(script) as server, Client(server.uri) as client:
+    with ScriptedServer(script) as server, Client(server.uri) as client:
         return ask(client)
 
 
@@ -100,14 +100,14 @@ def test_a_fault_of_the_server_is_not_taken_for_a_broken_repository() -> None:
     assert (raised.value.http_status, raised.value.server_code) == (500, "UNKNOWN")
 
 
-def test_a_code_that_we_do_not_know_is_told() -> None:
+def test_an_unknown_error_code_is_reported() -> None:
     with pytest.raises(UnexpectedAnswer, match="no") as raised:
         answered(error("OF_THE_FUTURE"), "418 I'm a teapot")
     assert (raised.value.http_status, raised.value.server_code) == (418, "OF_THE_FUTURE")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>no</html>", b"\xff\xfe", b"[]", b"{}", b"null"])
-def test_an_error_without_a_body_that_we_know_tells_what_was_asked(body: bytes) -> None:
+def test_an_error_without_a_readable_body_names_the_request(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer) as raised:
         answered(body, "404 Not Found")
     assert (raised.value.http_status, raised.value.method) == (404, "GET")
@@ -115,43 +115,92 @@ def test_an_error_without_a_body_that_we_know_tells_what_was_asked(body: bytes) 
     assert "check the path of the server's URI" in str(raised.value)
 
 
-def test_a_gateway_that_gives_up_on_a_write_leaves_its_outcome_unknown() -> None:
-    def delete(client: Client) -> object:
-        return client.references.delete("b", "ab" * 32)
+@pytest.mark.parametrize(
+    ("body", "status", "headers"),
+    [
+        (b"<html>", "200 OK", ()),
+        (b"{}", "200 OK", ()),
+        (b"{}", "200 OK", ("Content-Encoding: br",)),
+        (b"", "204 No Content", ()),
+        (error("UNKNOWN"), "500 Internal Server Error", ()),
+        (b"<html>", "502 Bad Gateway", ()),
+        (b"", "503 Service Unavailable", ()),
+        (b"<html>", "504 Gateway Timeout", ()),
+    ],
+    ids=str,
+)
+def test_an_unexpected_answer_leaves_the_outcome_of_a_write_unknown(
+    body: bytes, status: str, headers: tuple[str, ...]
+) -> None:
+    with pytest.raises(OutcomeUnknown, match="It is unknown whether the change was made") as raised:
+        answered(body, status, *headers, ask=commit)
+    assert isinstance(raised.value, UnexpectedAnswer)
+    assert raised.value.http_status == int(status[:3])
+    with pytest.raises(UnexpectedAnswer) as read:
+        answered(body, status, *headers)
+    assert not isinstance(read.value, OutcomeUnknown)
+    assert "unknown" not in str(read.value)
 
-    with pytest.raises(UnexpectedAnswer, match="Whether the change was made is unknown"):
-        answered(b"<html>", "504 Gateway Timeout", ask=delete)
+
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "403 Forbidden", "413 Too Large"])
+def test_a_refused_write_has_a_known_outcome(status: str) -> None:
     with pytest.raises(UnexpectedAnswer) as raised:
-        answered(b"<html>", "504 Gateway Timeout")
-    assert "unknown" not in str(raised.value)
+        answered(b"<html>", status, ask=commit)
+    assert not isinstance(raised.value, OutcomeUnknown)
 
 
-def test_a_redirect_is_told_and_not_followed() -> None:
-    with pytest.raises(UnexpectedAnswer, match=r"points to https://elsewhere/api"):
+def test_a_login_page_is_shown() -> None:
+    message = (
+        r"answered 200: this is not a response of the API \(the response has text/html: '<html>"
+    )
+    with pytest.raises(UnexpectedAnswer, match=message):
+        answered(b"<html>" + b"x" * 1000, "200 OK", "Content-Type: text/html; charset=utf-8")
+
+
+def test_missing_credentials_are_reported() -> None:
+    with pytest.raises(UnexpectedAnswer, match=r"pass a token \(the response has no body\)$"):
+        answered(b"", "401 Unauthorized")
+
+
+def test_a_redirect_without_an_address_is_reported() -> None:
+    with pytest.raises(UnexpectedAnswer, match="redirects, but to no address: check the server's"):
+        answered(b"", "302 Found")
+
+
+def test_a_redirect_to_another_server_is_not_followed() -> None:
+    with pytest.raises(
+        UnexpectedAnswer, match=r"redirects to https://elsewhere/api: .* only of GET"
+    ):
         answered(b"", "301 Moved Permanently", "Location: https://elsewhere/api")
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"defaultBranch":1}', b"\xff"])
-def test_a_success_that_cannot_be_read_is_told(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"defaultBranch":1}'])
+def test_a_success_with_unknown_json_is_reported(body: bytes) -> None:
     with pytest.raises(UnexpectedAnswer, match=r"answered 200: .* does not know"):
         answered(body)
 
 
-def test_a_content_type_that_we_do_not_know_is_told() -> None:
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff"])
+def test_a_success_without_json_is_reported(body: bytes) -> None:
+    with pytest.raises(UnexpectedAnswer, match=r"answered 200: this is not a response of the API"):
+        answered(body)
+
+
+def test_an_unknown_content_type_is_reported() -> None:
     body = b'{"content":{"type":"PAIMON_TABLE","id":"1"}}'
     with pytest.raises(UnexpectedAnswer, match="PAIMON_TABLE"):
         answered(body, ask=lambda client: client.contents.get("main", KEY))
 
 
-def test_fields_that_we_do_not_know_do_not_hurt() -> None:
+def test_unknown_fields_are_ignored() -> None:
     body = b'{"defaultBranch":"trunk","maxSupportedApiVersion":3,"new":{"x":[1]}}'
     config = answered(body)
     assert config == answered(b'{"defaultBranch":"trunk","maxSupportedApiVersion":3}')
 
 
-def test_more_without_a_place_to_go_on_is_told() -> None:
+def test_a_page_that_lacks_the_token_of_the_next_page_is_reported() -> None:
     body = b'{"references":[],"hasMore":true,"token":null}'
-    with pytest.raises(UnexpectedAnswer, match="there is more, but not where"):
+    with pytest.raises(UnexpectedAnswer, match="has_more is true, but there is no token"):
         answered(body, ask=lambda client: list(client.references.list()))
 
 
@@ -164,13 +213,13 @@ def test_a_compressed_answer_is_decompressed() -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
-def test_an_answer_that_cannot_be_decompressed_is_told(coding: str) -> None:
+def test_an_answer_that_cannot_be_decompressed_is_reported(coding: str) -> None:
     for body in (b"", b"{}", gzip.compress(b"x" * 99)[:-5]):
         with pytest.raises(UnexpectedAnswer):
             answered(body, "200 OK", f"Content-Encoding: {coding}")
 
 
-def test_deeply_nested_nonsense_is_told() -> None:
+def test_deeply_nested_json_is_reported() -> None:
     body = b'{"x":' + b"[" * 100_000
     with pytest.raises(UnexpectedAnswer):
         answered(body)
@@ -178,7 +227,7 @@ def test_deeply_nested_nonsense_is_told() -> None:
         answered(body, "500 Internal Server Error")
 
 
-def test_an_extra_that_a_server_does_not_have_is_told() -> None:
+def test_a_missing_extension_of_the_server_is_reported() -> None:
     def moves(client: Client) -> object:
         return client.references.moves()
 

@@ -1,4 +1,4 @@
-"""The client against `morag serve`; the same promises are kept by a repository in this process."""
+"""The catalog contract: a client of `morag serve`, and a repository in this process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from morag.client import Client
 from tests.client.contract import (
     CONTENTS,
     NO_ANCESTOR,
-    Catalog,
     CatalogContract,
     ClientContract,
     add,
 )
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from morag.catalog import Catalog
+
+    def _both_are_catalogs(repository: Repository, client: Client) -> tuple[Catalog, Catalog]:
+        """mypy checks here that both implement the whole interface."""
+        return repository, client
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,7 @@ class TestMorag(ClientContract):
         with pytest.raises(BadRequest, match="at least one"):
             client.references.moves(0)
 
-    def test_a_filter_that_fails_is_the_askers_fault(self, client: Client, branch: str) -> None:
+    def test_a_filter_that_fails_is_a_bad_request(self, client: Client, branch: str) -> None:
         add(client, branch, "a")
         with pytest.raises(BadRequest, match="divide by zero"):
             list(client.contents.keys(branch, filter="1 / 0 == 1"))

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.client.servers import MAIN, Scripted, Talk, forever
+from tests.client.scripted_server import MAIN, AcceptedConnection, ScriptedServer, answer_main
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
 
@@ -30,7 +30,7 @@ from morag.client import Client
 client = Client(sys.argv[1], connections=1, timeout_seconds=10)
 thread = Thread(target=client.references.get, args=["main"])
 thread.start()
-sys.stdin.readline()  # By now it waits for its answer.
+sys.stdin.readline()  # Now the thread waits for its answer.
 child = os.fork()
 if not child:
     client.references.get("main")
@@ -43,27 +43,27 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_connection_stays_with_the_process_that_made_it() -> None:
-    with Scripted(forever) as server:
+    with ScriptedServer(answer_main) as server:
         subprocess.run([sys.executable, "-c", IDLE, server.uri], check=True, timeout=60)
         assert server.connections == 2
 
 
 def test_a_child_does_not_wait_for_threads_that_it_does_not_have() -> None:
-    heard, answered = Event(), Event()
+    received, answered = Event(), Event()
 
-    def script(talk: Talk, number: int) -> None:
-        talk.hear()
+    def script(connection: AcceptedConnection, number: int) -> None:
+        connection.read_request()
         if number == 1:
-            heard.set()
+            received.set()
             assert answered.wait(60)
-        talk.answer(MAIN)
+        connection.answer(MAIN)
         answered.set()
-        forever(talk, number)
+        answer_main(connection, number)
 
-    with Scripted(script) as server:
+    with ScriptedServer(script) as server:
         command = [sys.executable, "-c", BUSY, server.uri]
         with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
-            assert heard.wait(60)
+            assert received.wait(60)
             process.communicate("\n", timeout=60)
         assert process.returncode == 0
         assert server.connections == 2

@@ -1,4 +1,4 @@
-"""How addresses, references and keys are written into URLs."""
+"""How the client writes references and keys into URLs, and parses server URIs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morag import BadRequest, ContentKey
-from morag.api.paths import key_of_text
+from morag.api.url_parsing import key_of_text
+from morag.client.server_uris import parse_server_uri
 from morag.client.specs import key_path, key_text, path_of, spec_of
-from morag.client.uris import parse_server_uri
 
 ELEMENTS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=[chr(c) for c in (*range(32), 127)])
@@ -22,7 +22,7 @@ ELEMENTS = st.text(
 
 
 @given(st.lists(ELEMENTS, min_size=1, max_size=5))
-def test_a_server_reads_the_key_that_was_meant(elements: list[str]) -> None:
+def test_a_server_reads_the_key_that_the_client_wrote(elements: list[str]) -> None:
     key = ContentKey(tuple(elements))
     assert key_of_text(key_text(key)) == key
     path = key_path(key)
@@ -41,7 +41,7 @@ def test_a_server_reads_the_key_that_was_meant(elements: list[str]) -> None:
         (("a", "b c"), "a.b c"),
     ],
 )
-def test_keys_are_escaped_only_where_they_must_be(elements: tuple[str, ...], text: str) -> None:
+def test_keys_are_escaped_only_where_necessary(elements: tuple[str, ...], text: str) -> None:
     assert key_text(ContentKey(elements)) == text
 
 
@@ -66,7 +66,7 @@ def test_references_are_percent_encoded(text: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "@", "~1", "a b", "main@zz", "main~0", "../x", "a\r\nb"])
-def test_what_names_no_commit_is_refused(text: str) -> None:
+def test_an_invalid_ref_spec_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         spec_of(text)
 
@@ -85,7 +85,7 @@ def test_what_names_no_commit_is_refused(text: str) -> None:
         ("http://käse.example", "http://xn--kse-qla.example", "/api/v2"),
     ],
 )
-def test_an_address_is_taken_apart(uri: str, origin: str, api: str) -> None:
+def test_a_server_uri_is_parsed(uri: str, origin: str, api: str) -> None:
     server = parse_server_uri(uri)
     assert (server.origin, server.api) == (origin, api)
     assert server.own == api.removesuffix("/api/v2") + "/morag/v1"
@@ -106,12 +106,36 @@ def test_an_address_is_taken_apart(uri: str, origin: str, api: str) -> None:
         *("http://x/api/v1", "file:///x", "http://" + "x" * 70),
     ],
 )
-def test_an_address_that_cannot_be_is_refused(uri: str) -> None:
+def test_an_invalid_server_uri_is_refused(uri: str) -> None:
     with pytest.raises(BadRequest, match="Server URI"):
         parse_server_uri(uri)
 
 
-def test_secrets_in_an_address_are_refused_and_not_repeated() -> None:
-    with pytest.raises(BadRequest, match="token") as raised:
-        parse_server_uri("http://ann:s3cret@x/api/v2")
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("localhost:19120", "must start with http:// or https://"),
+        ("http:///api/v2", "has no host"),
+        ("http://x:99999", "cannot be read: Port out of range"),
+        ("http://[", "cannot be read: Invalid IPv6 URL"),
+        ("http://x/?a=b", "must not have a query"),
+        (5, "must be a string"),
+    ],
+)
+def test_a_refused_server_uri_gets_the_reason(uri: str, reason: str) -> None:
+    with pytest.raises(BadRequest, match=reason):
+        parse_server_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("http://ann:s3cret@x/api/v2", "pass a token instead"),
+        ("http://ann:s3cret@x:y", "invalid host or port"),
+        ("http://ann:s3cret/@x", "invalid host or port"),
+    ],
+)
+def test_secrets_in_a_server_uri_are_refused_and_not_repeated(uri: str, reason: str) -> None:
+    with pytest.raises(BadRequest, match=reason) as raised:
+        parse_server_uri(uri)
     assert "s3cret" not in str(raised.value)

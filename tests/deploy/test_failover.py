@@ -1,4 +1,4 @@
-"""nginx when a server dies: the others take over, and nothing is done twice or lost."""
+"""If a server dies, nginx uses the others, and no commit is lost or made twice."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import morag
-from tests.deploy.asking import PROBE, create, head, home_of, operations, until
-from tests.deploy.proxied import Nginx
-from tests.safety.sound import check_linear, check_once, check_readable, log_of
-from tests.serving import PATIENCE_SECONDS, Served
+from tests.deploy.catalog_requests import PROBE, create, head, home_of, operations, until
+from tests.deploy.nginx_process import Nginx
+from tests.safety.history_checks import check_linear, check_once, check_readable, log_of
+from tests.server_process import PATIENCE_SECONDS, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.deploy
 
 _COMMITS: Final = 40  # Of each client.
-# It says that it closes: nginx would send the next request on the same connection.
+# With `Connection: close`, or nginx would send the next request on the same connection.
 _NOTHING: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_SURELY_SPREAD: Final = 64  # Branches: if all of them belong to one server, they are not spread.
+_SURELY_SPREAD: Final = 64  # So many branches would not all belong to one server by chance.
 _KILLED: Final = -9
 
 
@@ -41,13 +41,15 @@ def test_no_commit_is_lost_or_doubled_when_a_server_dies(tmp_path: Path) -> None
         of_doomed, of_other = two_of_each(nginx, doomed, other)
         branches = (*of_doomed, *of_other)
         clients = [
-            Committing(nginx, branch, f"{branch} {n}") for branch in branches for n in (1, 2)
+            CommittingClient(nginx, branch, f"{branch} {n}") for branch in branches for n in (1, 2)
         ]
 
         acknowledged = Semaphore(0)
         with ThreadPoolExecutor(len(clients)) as threads:
             working = [threads.submit(client.work, acknowledged) for client in clients]
-            for _ in range(_COMMITS):  # A small part of all, so everybody is at work.
+            for _ in range(
+                _COMMITS
+            ):  # A small part of all commits, so that all clients are still working.
                 assert acknowledged.acquire(timeout=PATIENCE_SECONDS)
             doomed.process.kill()
             doomed.process.wait()
@@ -56,7 +58,7 @@ def test_no_commit_is_lost_or_doubled_when_a_server_dies(tmp_path: Path) -> None
             for done in working:
                 done.result()
 
-        # On its port again, it gets its branches back.
+        # A server that starts on the same port gets the branches back.
         again = stack.enter_context(served(tmp_path, store, "--port", str(doomed.port)))
         until(lambda: home_of(nginx, (again, other), of_doomed[0]) is again)
         assert home_of(nginx, (again, other), of_other[0]) is other
@@ -65,9 +67,9 @@ def test_no_commit_is_lost_or_doubled_when_a_server_dies(tmp_path: Path) -> None
         for branch in branches:
             log = log_of(repo, branch)
             check_linear(log)
-            ours = [client for client in clients if client.branch == branch]
-            acknowledgements = {k: v for client in ours for k, v in client.acknowledged.items()}
-            tried = [message for client in ours for message in client.messages]
+            own = [client for client in clients if client.branch == branch]
+            acknowledgements = {k: v for client in own for k, v in client.acknowledged.items()}
+            tried = [message for client in own for message in client.messages]
             assert set(acknowledgements) == set(tried)
             check_once([e for e in log if e.meta.message != PROBE], acknowledgements, tried)
             check_readable(repo, branch)
@@ -85,13 +87,13 @@ def test_no_commit_is_lost_or_doubled_when_a_server_dies(tmp_path: Path) -> None
         ("DELETE", "/api/v1/namespaces/namespace/main/sales", 1),
     ],
 )
-def test_what_may_have_been_done_is_not_asked_for_again(
+def test_a_request_that_may_have_been_executed_is_not_repeated(
     tmp_path: Path, method: str, path: str, times: int
 ) -> None:
-    with HangsUp() as first, HangsUp() as second:
+    with HangingUpServer() as first, HangingUpServer() as second:
         with Nginx(tmp_path, [first.address, second.address]) as nginx:
-            assert nginx.ask(method, path, {}).status == 502
-        assert len(first.heard + second.heard) == times
+            assert nginx.request(method, path, {}).status == 502
+        assert len(first.received + second.received) == times
 
 
 @pytest.mark.parametrize(
@@ -103,21 +105,23 @@ def test_what_may_have_been_done_is_not_asked_for_again(
         ("DELETE", "/api/v1/namespaces/namespace/{}/sales", 1),
     ],
 )
-def test_a_server_that_is_not_there_is_passed_over(
+def test_another_server_is_used_instead_of_an_unreachable_one(
     tmp_path: Path, method: str, path: str, failures: int
 ) -> None:
-    """What nginx would repeat too often is not passed on, so one request has to find it out."""
+    """nginx never repeats a PUT or DELETE, so the first one to the missing server fails."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        nowhere = free.getsockname()
-    with HangsUp(_NOTHING) as there:
-        with Nginx(tmp_path, [nowhere, there.address], rests_seconds=600) as nginx:
+        unused = free.getsockname()
+    with HangingUpServer(_NOTHING) as running:
+        with Nginx(tmp_path, [unused, running.address], fail_seconds=600) as nginx:
             branches = [f"branch-{number}" for number in range(_SURELY_SPREAD)]
-            found = Counter(nginx.ask(method, path.format(each), {}).status for each in branches)
+            found = Counter(
+                nginx.request(method, path.format(each), {}).status for each in branches
+            )
         assert (found[502], found[200]) == (failures, len(branches) - failures)
 
 
-class Committing:
-    """A client that commits one new table after the other, and knows what became of each."""
+class CommittingClient:
+    """A client that commits new tables one after the other, and records the outcome of each."""
 
     def __init__(self, nginx: Nginx, branch: str, name: str) -> None:
         self._nginx = nginx
@@ -126,10 +130,10 @@ class Committing:
         self.branch = branch
         self.messages = [f"{name} {number}" for number in range(_COMMITS)]
         self.acknowledged: dict[str, str] = {}
-        """Hashes by message, also of commits that were found only later."""
+        """Hashes by message, also of commits whose response was lost and that are in the log."""
 
     def expect_success(self) -> None:
-        """From every request that is made from now on: what died is dead, and nobody asks it."""
+        """From now on every request must succeed, because nginx has noticed the dead server."""
         self._must_succeed.set()
 
     def work(self, acknowledged: Semaphore) -> None:
@@ -141,30 +145,30 @@ class Committing:
     def _commit(self, message: str) -> None:
         must_succeed = self._must_succeed.is_set()
         path = f"/api/v2/trees/{self.branch}@{self._seen}/history/commit"
-        answer = self._nginx.ask("POST", path, operations(message))
+        answer = self._nginx.request("POST", path, operations(message))
         if answer.status == 200:
             self.acknowledged[message] = json.loads(answer.body)["targetBranch"]["hash"]
             return
         assert (answer.status, must_succeed) == (502, False), answer.body
-        # The answer was lost, and only the log knows whether the commit was made.
-        log = self._nginx.told("GET", f"/api/v2/trees/{self.branch}/history")["logEntries"]
+        # The response was lost, and only the log shows whether the commit was made.
+        log = self._nginx.request_json("GET", f"/api/v2/trees/{self.branch}/history")["logEntries"]
         found = [entry["commitMeta"] for entry in log]
         self.acknowledged |= {
             meta["message"]: meta["hash"] for meta in found if meta["message"] == message
         }
 
 
-class HangsUp:
-    """A server that reads a request and closes the connection, perhaps after an answer."""
+class HangingUpServer:
+    """A server that reads a request and closes the connection, after a response if there is one."""
 
     def __init__(self, answer: bytes = b"") -> None:
         self._answer = answer
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listening.getsockname()
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self._thread = Thread(target=self._serve)
 
-    def __enter__(self) -> HangsUp:
+    def __enter__(self) -> HangingUpServer:
         self._thread.start()
         return self
 
@@ -180,7 +184,7 @@ class HangsUp:
             except OSError:
                 return
             with connection, connection.makefile("rb") as lines:
-                self.heard.append(lines.readline().decode())
+                self.received.append(lines.readline().decode())
                 length = 0
                 while (line := lines.readline()) not in (b"\r\n", b""):
                     if line.lower().startswith(b"content-length:"):
@@ -199,7 +203,7 @@ def served(directory: Path, store: str, *arguments: str, exit_code: int = 0) -> 
 def two_of_each(
     nginx: Nginx, doomed: Served, other: Served
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Two branches of the one server, and two of the other."""
+    """Two branches of each server."""
     homes: dict[Served, list[str]] = {doomed: [], other: []}
     for number in range(_SURELY_SPREAD):
         if min(map(len, homes.values())) == 2:

@@ -1,4 +1,4 @@
-"""What `deploy/` says about Morag is so: its settings, stores, versions, limits and writes."""
+"""The files of `deploy/` match Morag: settings, stores, versions, limits and endpoints."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from packaging.requirements import Requirement
 
 from morag.api.app import ENDPOINTS
-from morag.backend.urls import GROUP, StoreUrl
+from morag.backend.engines import GROUP
+from morag.backend.urls import StoreUrl
 from morag.config import ServerSettings, Settings
-from morag.configuring import FIELDS
-from morag.server.health import LIVE, READY
-from morag.server.stores import is_shared
+from morag.config_sources import FIELDS
+from morag.server.readiness import LIVE, READY
 from tests.deploy.tools import DEPLOY
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ROOT: Final = DEPLOY.parent
 _PROJECT: Final[Mapping[str, Any]] = tomllib.loads((_ROOT / "pyproject.toml").read_text())[
     "project"
 ]
-_STORES: Final = ("postgres", "mysql", "mongodb", "dynamodb", "cassandra", "bigtable")
+_EXTRAS: Final = {entry.load().extra for entry in entry_points(group=GROUP)} - {""}
 _TEXTS: Final = {
     str(path.relative_to(DEPLOY)): path.read_text()
     for path in sorted(DEPLOY.rglob("*"))
@@ -34,7 +34,7 @@ _TEXTS: Final = {
 }
 _COMPOSE: Final = {name: text for name, text in _TEXTS.items() if name.startswith("compose/")}
 _READS_BY_POST: Final = {"/api/v2/trees/{ref}/contents", "/api/v1/contents"}
-_OF_NO_REFERENCE: Final = {"/api/v2/config/repository"}
+_WITHOUT_REFERENCE: Final = {"/api/v2/config/repository"}
 
 
 @pytest.mark.parametrize("name", _TEXTS)
@@ -44,14 +44,13 @@ def test_every_variable_is_a_setting(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _COMPOSE)
-def test_a_store_is_one_that_we_have_and_that_servers_can_share(name: str) -> None:
+def test_a_store_exists_and_can_be_shared_by_servers(name: str) -> None:
     [url] = re.findall(r"MORAG_STORE: (\S+)", _COMPOSE[name])
-    assert StoreUrl.parse(url).scheme in {entry.name for entry in entry_points(group=GROUP)}
-    assert is_shared(url)
+    assert not StoreUrl.parse(url).traits.private
 
 
 @pytest.mark.parametrize("name", _COMPOSE)
-def test_nothing_listens_beyond_this_machine_and_no_password_is_given(name: str) -> None:
+def test_ports_are_published_on_loopback_only_and_passwords_are_required(name: str) -> None:
     ports = re.findall(r"ports:\n((?: +- .*\n)+)", _COMPOSE[name])
     assert len(ports) == 1
     assert all('- "127.0.0.1:' in line for line in ports[0].splitlines())
@@ -59,7 +58,7 @@ def test_nothing_listens_beyond_this_machine_and_no_password_is_given(name: str)
         assert secret.startswith(("${MORAG_DB_PASSWORD:?", '"1"'))
 
 
-def test_a_server_is_given_the_time_it_takes_to_stop() -> None:
+def test_a_server_gets_enough_time_to_stop() -> None:
     seconds = ServerSettings().shutdown_seconds
     for name, text in _COMPOSE.items():
         given = [int(found) for found in re.findall(r"stop_grace_period: (\d+)s", text)]
@@ -68,7 +67,7 @@ def test_a_server_is_given_the_time_it_takes_to_stop() -> None:
     assert f"\nshutdownSeconds: {seconds:.0f}\n" in _TEXTS["helm/morag/values.yaml"]
 
 
-def test_nginx_allows_what_a_server_allows() -> None:
+def test_nginx_has_the_limits_of_the_server() -> None:
     server, text = ServerSettings(), _TEXTS["nginx/nginx.conf"]
     [body] = re.findall(r"client_max_body_size +(\d+)m;", text)
     [buffers] = re.findall(r"large_client_header_buffers 4 (\d+)k;", text)
@@ -77,7 +76,7 @@ def test_nginx_allows_what_a_server_allows() -> None:
     assert f'"-"     "{Settings().default_branch}";' in _TEXTS["nginx/branches.conf"]
 
 
-def test_everybody_means_the_same_port() -> None:
+def test_all_files_use_the_same_port() -> None:
     port = str(ServerSettings().port)
     numbers = re.findall(
         r"(?:listen |EXPOSE |containerPort: |127\.0\.0\.1:|morag-\d:|port: )(\d{4,})",
@@ -87,9 +86,9 @@ def test_everybody_means_the_same_port() -> None:
     assert set(numbers) == {port}
 
 
-def test_health_is_asked_for_where_it_is_told() -> None:
-    asked = set(re.findall(r"/health/\w+", "\n".join(_TEXTS.values())))
-    assert asked == {LIVE, READY}
+def test_health_checks_use_the_paths_of_the_server() -> None:
+    used = set(re.findall(r"/health/\w+", "\n".join(_TEXTS.values())))
+    assert used == {LIVE, READY}
 
 
 def test_the_chart_has_the_version_of_the_project() -> None:
@@ -100,7 +99,7 @@ def test_the_chart_has_the_version_of_the_project() -> None:
 
 
 def test_the_chart_has_the_configuration_of_nginx() -> None:
-    # By a link: two copies would differ one day.
+    # It is a link, because two copies might differ.
     assert (DEPLOY / "helm/morag/nginx").resolve() == DEPLOY / "nginx"
 
 
@@ -114,18 +113,23 @@ def test_the_page_names_files_that_exist() -> None:
     }
 
 
-def test_the_image_has_all_drivers_in_versions_that_we_ask_for() -> None:
+def test_the_image_has_all_drivers_in_required_versions() -> None:
     text = (DEPLOY / "requirements.txt").read_text()
     pinned = [Requirement(line.rstrip("\\ ")) for line in re.findall(r"^\w.*", text, re.MULTILINE)]
     versions = {pin.name.lower(): next(iter(pin.specifier)).version for pin in pinned}
     optional = _PROJECT["optional-dependencies"]
-    for line in (*_PROJECT["dependencies"], *(each for name in _STORES for each in optional[name])):
+    drivers = (each for extra in _EXTRAS for each in optional[extra])
+    for line in (*_PROJECT["dependencies"], *drivers):
         wanted = Requirement(line)
         assert wanted.specifier.contains(versions[wanted.name.lower()]), line
-    assert {*_STORES} == {*optional} - {"spark", "testing"}, "a new extra belongs into the image"
 
 
-def test_the_image_is_built_from_what_docker_is_given() -> None:
+def test_one_extra_installs_the_drivers_of_all_engines() -> None:
+    [line] = _PROJECT["optional-dependencies"]["all-stores"]
+    assert Requirement(line).extras == _EXTRAS
+
+
+def test_the_build_context_has_exactly_the_copied_files() -> None:
     given = {line[1:] for line in _TEXTS["Dockerfile.dockerignore"].split() if line[0] == "!"}
     copies = re.findall(r"^COPY (?!--)(.*) \S+$", _TEXTS["Dockerfile"], re.MULTILINE)
     copied = {source for line in copies for source in line.split()}
@@ -134,11 +138,11 @@ def test_the_image_is_built_from_what_docker_is_given() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
-def test_every_write_has_a_server_of_its_own_and_no_read_has(endpoint: Any) -> None:
+def test_every_write_selects_a_server_by_its_branch_and_no_read_does(endpoint: Any) -> None:
     names = {"kind": "branch", "key": "sales", **dict.fromkeys(("ref", "branch"), "feature/x@00")}
     path = re.sub(r"{(\w+)}", lambda found: names.get(found[1], "feature"), endpoint.path)
     written = branch_written(endpoint.method, path)
-    if endpoint.method == "GET" or endpoint.path in _READS_BY_POST | _OF_NO_REFERENCE:
+    if endpoint.method == "GET" or endpoint.path in _READS_BY_POST | _WITHOUT_REFERENCE:
         assert written == ""
     elif endpoint.path in ("/api/v2/trees", "/api/v1/trees/tree") or (
         endpoint.method == "DELETE" and "namespace" not in endpoint.path
@@ -149,7 +153,7 @@ def test_every_write_has_a_server_of_its_own_and_no_read_has(endpoint: Any) -> N
 
 
 def branch_written(method: str, uri: str) -> str:
-    """What nginx finds out by its first map. Its patterns mean the same to Python."""
+    """The result of the first map of nginx. Python understands its patterns."""
     text = _TEXTS["nginx/branches.conf"]
     [rules] = re.findall(r"\$morag_written {\n(.*?)\n}", text, re.DOTALL)
     for pattern, value in re.findall(r'^ +"~(.*)" (\S+);$', rules, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""The steps of the Dockerfile, done here: no image comes of it, but what would be in it."""
+"""The steps of the Dockerfile, run without Docker, build a working environment."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# It installs dozens of packages.
+# The test installs dozens of packages.
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 
 _ABSOLUTE: Final = re.compile(r"(?<!\S)/(?=\w)")
 _LOAD_ALL: Final = """
 from importlib.metadata import entry_points
-print(*sorted(each.name for each in entry_points(group="morag.backends") if each.load()))
+print(*sorted(each.name for each in entry_points(group="morag.backends") if each.load().load()))
 """
 
 
-def test_the_steps_lead_to_a_server_with_all_stores(tmp_path: Path) -> None:
+def test_the_steps_build_a_server_with_all_stores(tmp_path: Path) -> None:
     stages = dict(stages_of((DEPLOY / "Dockerfile").read_text()))
     assert list(stages) == ["wheel", "environment", ""]
     for name in ("wheel", "environment"):
@@ -43,7 +43,7 @@ def test_the_steps_lead_to_a_server_with_all_stores(tmp_path: Path) -> None:
 
 
 def build(directory: Path, name: str, steps: list[tuple[str, str]]) -> None:
-    """Do the steps of a stage in a directory that stands for its root."""
+    """Run the steps of a stage in a directory that stands for its root."""
     root = directory / name
     work = root
     python = directory / f"{name}-python"
@@ -76,7 +76,7 @@ def copy(source: Path, to: Path) -> None:
 
 
 def stages_of(dockerfile: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """By the names of the stages, their steps: an instruction, and what follows it."""
+    """The name of each stage, and its steps: an instruction and its arguments."""
     text = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE).replace("\\\n", " ")
     for stage in re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]:
         base, *lines = stage.strip().splitlines()

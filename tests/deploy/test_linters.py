@@ -1,4 +1,4 @@
-"""Every file of `deploy/` is read by the program that it is for, or by its linter."""
+"""Every file of `deploy/` is accepted by the program that uses it, or by a linter."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Final
 import pytest
 
 from tests.deploy import tools
-from tests.deploy.proxied import nginx_command, write_changed
+from tests.deploy.nginx_process import nginx_command, write_changed
 from tests.deploy.tools import DEPLOY
 
-# Whoever comes first waits until Helm is built.
+# The first test waits until Helm is built.
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 
 _CHART: Final = DEPLOY / "helm" / "morag"
 _STORE: Final = ("--set", "store.secret=lake")
 _KUBERNETES: Final = ("1.25.0", "1.37.0")
-"""The oldest that the chart takes, and the newest whose rules we have."""
+"""The oldest version that the chart supports, and the newest whose schemas are available."""
 _VALUES: Final = {
-    "as it is": (),
+    "defaults": (),
     "one server": ("--set", "replicas=1,proxy.enabled=false"),
     "everything": (
         *("--set", "replicas=3,serviceMonitor.enabled=true,serviceAccount.name=lake"),
@@ -35,18 +35,18 @@ _VALUES: Final = {
 }
 
 
-def test_yaml() -> None:
-    done(tools.linters() / "yamllint", "--strict", ".", cwd=DEPLOY)
+def test_yaml_files_pass_yamllint() -> None:
+    output_of(tools.linters() / "yamllint", "--strict", ".", cwd=DEPLOY)
 
 
-def test_dockerfile() -> None:
-    done(tools.linters() / "hadolint", "Dockerfile", cwd=DEPLOY)
+def test_the_dockerfile_passes_hadolint() -> None:
+    output_of(tools.linters() / "hadolint", "Dockerfile", cwd=DEPLOY)
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb", "cassandra", "two-servers"])
-def test_compose(name: str) -> None:
+def test_compose_files_can_be_loaded(name: str) -> None:
     arguments = ("-no-interpolation", "-format", "json", f"{name}.yaml")
-    model = json.loads(done(tools.compose(), *arguments, cwd=DEPLOY / "compose"))
+    model = json.loads(output_of(tools.compose(), *arguments, cwd=DEPLOY / "compose"))
     for service in model["services"].values():
         for volume in service.get("volumes", ()):
             assert volume["type"] == "volume" or Path(volume["source"]).exists()
@@ -56,8 +56,8 @@ def test_compose(name: str) -> None:
 
 
 @pytest.mark.parametrize("values", _VALUES.values(), ids=_VALUES)
-def test_the_chart(values: tuple[str, ...]) -> None:
-    done(tools.helm(), "lint", "--strict", str(_CHART), *_STORE, *values)
+def test_the_chart_renders_valid_objects(values: tuple[str, ...]) -> None:
+    output_of(tools.helm(), "lint", "--strict", str(_CHART), *_STORE, *values)
     for version in _KUBERNETES:
         rendered(*values, kubernetes=version)
 
@@ -67,9 +67,9 @@ def test_servers_find_their_store_in_a_secret() -> None:
     assert store["valueFrom"] == {"secretKeyRef": {"name": "lake", "key": "url"}}
 
 
-def test_settings_become_variables_as_they_were_written() -> None:
-    made = environment(rendered(*_VALUES["everything"]))
-    found = {each["name"]: each.get("value") for each in made}
+def test_settings_become_environment_variables() -> None:
+    objects = environment(rendered(*_VALUES["everything"]))
+    found = {each["name"]: each.get("value") for each in objects}
     assert found == {
         "MORAG_STORE": None,
         "MORAG_SHUTDOWN_SECONDS": "30",
@@ -91,7 +91,7 @@ def test_settings_become_variables_as_they_were_written() -> None:
         ((*_STORE, "--set", "replicas=0"), "minimum: got 0, want 1"),
     ],
 )
-def test_the_chart_refuses(values: tuple[str, ...], message: str) -> None:
+def test_the_chart_refuses_wrong_values(values: tuple[str, ...], message: str) -> None:
     chart = ["template", "lake", str(_CHART), "--kube-version", _KUBERNETES[-1]]
     command = [str(tools.helm()), *chart, *values]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -100,11 +100,13 @@ def test_the_chart_refuses(values: tuple[str, ...], message: str) -> None:
 
 
 def test_every_service_leads_to_pods_that_listen() -> None:
-    made = rendered(*_VALUES["everything"])
+    objects = rendered(*_VALUES["everything"])
     pods = [
-        each["spec"]["template"] for each in made if each["kind"] in ("StatefulSet", "Deployment")
+        each["spec"]["template"]
+        for each in objects
+        if each["kind"] in ("StatefulSet", "Deployment")
     ]
-    services = [each for each in made if each["kind"] == "Service"]
+    services = [each for each in objects if each["kind"] == "Service"]
     assert len(services) == 2 + 3
     for service in services:
         wanted = dict(service["spec"]["selector"])
@@ -112,65 +114,65 @@ def test_every_service_leads_to_pods_that_listen() -> None:
         [pod] = [pod for pod in pods if wanted.items() <= pod["metadata"]["labels"].items()]
         named = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
-    monitor = one("ServiceMonitor", made)["spec"]
+    monitor = one("ServiceMonitor", objects)["spec"]
     wanted = monitor["selector"]["matchLabels"]
-    [asked] = [each for each in services if wanted.items() <= each["metadata"]["labels"].items()]
-    assert asked["spec"]["clusterIP"] == "None"
-    assert monitor["endpoints"][0]["port"] == asked["spec"]["ports"][0]["name"]
+    [scraped] = [each for each in services if wanted.items() <= each["metadata"]["labels"].items()]
+    assert scraped["spec"]["clusterIP"] == "None"
+    assert monitor["endpoints"][0]["port"] == scraped["spec"]["ports"][0]["name"]
 
 
-def test_budgets_never_keep_a_node_from_being_drained() -> None:
+def test_a_single_server_has_no_disruption_budget() -> None:
     assert len([each for each in rendered() if each["kind"] == "PodDisruptionBudget"]) == 2
     alone = rendered(*_VALUES["one server"])
     assert not [each for each in alone if each["kind"] == "PodDisruptionBudget"]
 
 
-def test_nginx_of_the_chart_knows_every_server(tmp_path: Path) -> None:
-    made = rendered(*_VALUES["everything"])
-    names = [each["metadata"]["name"] for each in made if each["kind"] == "Service"]
+def test_nginx_of_the_chart_has_every_server(tmp_path: Path) -> None:
+    objects = rendered(*_VALUES["everything"])
+    names = [each["metadata"]["name"] for each in objects if each["kind"] == "Service"]
     servers = [name for name in names if name[-1].isdigit()]
     assert len(servers) == 3
-    files = one("ConfigMap", made)["data"]
+    files = one("ConfigMap", objects)["data"]
     changes = {
         f"{name}:19120": f"127.0.0.1:{19120 + number}" for number, name in enumerate(servers)
     }
     write_changed(tmp_path, {**changes, " /tmp/": f" {tmp_path}/"}, files)
-    done(*nginx_command(tmp_path / "nginx.conf", "-t"))
+    output_of(*nginx_command(tmp_path / "nginx.conf", "-t"))
 
 
 def rendered(*values: str, kubernetes: str = _KUBERNETES[-1]) -> list[Any]:
-    """What the chart asks Kubernetes for, and Kubernetes of this version takes."""
+    """The objects of the chart, validated for a version of Kubernetes."""
     chart = ("template", "lake", str(_CHART), "--kube-version", kubernetes)
-    text = done(tools.helm(), *chart, *_STORE, *values)
-    read = done(tools.linters() / "python", "-c", _CHECK, kubernetes, stdin=text)
-    made: list[Any] = json.loads(read)
-    return made
+    text = output_of(tools.helm(), *chart, *_STORE, *values)
+    read = output_of(tools.linters() / "python", "-c", _CHECK, kubernetes, stdin=text)
+    objects: list[Any] = json.loads(read)
+    return objects
 
 
-# Done by the linters' own Python, which reads YAML.
+# This runs in the Python of the linters, which has a YAML parser.
 _CHECK: Final = """
 import json, sys, kubernetes_validate, yaml
-made = list(yaml.safe_load_all(sys.stdin))
-for each in made:
-    if each["kind"] != "ServiceMonitor":  # That is not of Kubernetes itself.
+objects = list(yaml.safe_load_all(sys.stdin))
+for each in objects:
+    if each["kind"] != "ServiceMonitor":  # It is not a type of Kubernetes itself.
         kubernetes_validate.validate(each, sys.argv[1], strict=True)
-print(json.dumps(made))
+print(json.dumps(objects))
 """
 
 
-def environment(made: list[Any]) -> list[Any]:
-    [container] = one("StatefulSet", made)["spec"]["template"]["spec"]["containers"]
+def environment(objects: list[Any]) -> list[Any]:
+    [container] = one("StatefulSet", objects)["spec"]["template"]["spec"]["containers"]
     variables: list[Any] = container["env"]
     return variables
 
 
-def one(kind: str, made: list[Any]) -> Any:
-    [found] = [each for each in made if each["kind"] == kind]
+def one(kind: str, objects: list[Any]) -> Any:
+    [found] = [each for each in objects if each["kind"] == kind]
     return found
 
 
-def done(*command: str | Path, stdin: str = "", cwd: Path | None = None) -> str:
-    """What a program says that must succeed."""
+def output_of(*command: str | Path, stdin: str = "", cwd: Path | None = None) -> str:
+    """The output of a program that must succeed."""
     result = subprocess.run(
         [str(part) for part in command],
         input=stdin,

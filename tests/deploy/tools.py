@@ -1,4 +1,4 @@
-"""Programs that look at `deploy/`: each is fetched once, from where its users get it."""
+"""Programs that check `deploy/`. Each is downloaded once, from its usual source."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tests.download_cache import file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +26,7 @@ _CACHE: Final = Path(__file__).parents[2] / ".cache" / "stores"
 
 @cache
 def nginx() -> Path:
-    """From Debian, but not installed: that might start it."""
+    """nginx of Debian. It is only unpacked, because an installation might start it."""
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if found is not None:
         return Path(found)
@@ -49,10 +51,10 @@ def compose() -> Path:
 
 @cache
 def linters() -> Path:
-    """The directory of their programs. Their environment is their own, so that they bind nobody."""
+    """The directory of the linters, which have an environment of their own."""
 
     def fetch(half: Path) -> None:
-        # Programs in an environment know where they are, so it is made where it stays.
+        # Programs in an environment contain its path, so it cannot be moved.
         _run(sys.executable, "-m", "venv", str(half))
         pip = [str(half / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         _run(*pip, "install", "--quiet", *LINTERS)
@@ -70,7 +72,12 @@ def _go(package: str, program: str) -> Path:
 
 
 def _kept(name: str, fetch: Callable[[Path], None], *, moves: bool = True) -> Path:
-    """What `fetch` left in a directory; it is complete if it has its final name, or the mark."""
+    """The directory that `fetch` fills; it is complete if it has its final name, or the mark."""
+    with file_lock(name):
+        return _fetched(name, fetch, moves=moves)
+
+
+def _fetched(name: str, fetch: Callable[[Path], None], *, moves: bool) -> Path:
     kept, mark = _CACHE / name, _CACHE / f"{name}.complete"
     if (moves and kept.exists()) or mark.exists():
         return kept

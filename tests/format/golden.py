@@ -1,7 +1,7 @@
-"""A database that Nessie wrote, and what its REST API said about it.
+"""A recorded database of Nessie, and the responses of Nessie's REST API to reads of it.
 
-Index sizes were forced small there (1300 bytes, segments of 2600 bytes, two inlined stripes, eight
-parents), so that a few hundred commits show every shape an index can have.
+Nessie ran with small index sizes (1300 bytes, segments of 2600 bytes, two inlined stripes, eight
+parents), so a few hundred commits show every shape of an index.
 """
 
 import gzip
@@ -13,18 +13,20 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from morag.backend.base import ObjId, Ref, RefSwap, Row
+from morag.backend.base import RefSwap
 from morag.backend.memory import MemoryBackend
-from morag.backend.protos import NEVER_REFERENCED, decode_previous
 from morag.config import Settings
+from morag.format import object_codec as codec
+from morag.format.ids import NO_ANCESTOR
+from morag.format.objects import Commit, Obj
+from morag.format.records import ObjId, Ref, Row
+from morag.format.refs import decode_previous
+from morag.format.rows import NEVER_REFERENCED
 from morag.model.content import Content
 from morag.model.keys import ContentKey
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
-from morag.persist import codec
 from morag.persist.cache import ObjectCache
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Obj
 from morag.persist.persist import Persist
 
 T = TypeVar("T")
@@ -49,7 +51,7 @@ class Entry(Struct, frozen=True, rename="camel"):
 
 
 class SameAs(Struct, frozen=True):
-    """An answer that was the same for another reference is recorded once."""
+    """Equal responses for several references are recorded once; the others refer to that one."""
 
     name: str = field(name="same-as")
 
@@ -91,7 +93,7 @@ def api() -> Api:
 
 @cache
 def records(table: str) -> list[dict[str, Any]]:
-    """The rows of a table, column by column, as they were dumped."""
+    """The dumped rows of a table, each as a dict of its columns."""
     lines = unzipped("golden-rows.jsonl.gz").splitlines()
     return [r for line in lines if (r := json.loads(line, object_hook=_bytes))["table"] == table]
 
@@ -141,12 +143,12 @@ def objects() -> dict[ObjId, Obj]:
 @cache
 def of_kind(kind: type[T]) -> dict[ObjId, T]:
     found: dict[ObjId, T] = {id: o for id, o in objects().items() if isinstance(o, kind)}
-    assert found, f"there is no {kind.__name__}"
+    assert found, f"the recording has no {kind.__name__}"
     return found
 
 
 def store(settings: Settings) -> Persist:
-    """The whole database, on a backend of ours."""
+    """The whole database on a memory backend."""
     backend = MemoryBackend()
     backend.insert_rows("", rows())
     for name, ref in refs().items():

@@ -1,7 +1,7 @@
-"""Commits as Nessie builds and hashes them, in every way since its storage model began.
+"""Commits as every version of Nessie's current storage model builds and hashes them.
 
 Written after `CommitLogicImpl`, `CommitImpl`, `BaseMergeTransplantSquash` and
-`TransplantIndividualImpl`. Conflicts are taken for resolved by force, as far as Nessie lets them.
+`TransplantIndividualImpl`. Conflicts are resolved by force, as far as Nessie allows it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from morag.backend.base import ObjId
+from morag.format import ids
+from morag.format.header_order import java_header_order
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
+from morag.format.key_order import key_to_utf8
+from morag.format.objects import Commit
+from morag.format.records import ObjId
 from morag.index.diff import diff
 from morag.index.layered import index_of
-from morag.index.ops import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
 from morag.index.spill import grown_index
-from morag.persist import ids
-from morag.persist.header_order import java_header_order
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit
-from morag.persist.order import key_to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.persist.ids import Headers
+    from morag.format.ids import Headers
     from morag.persist.persist import Persist
 
 PAYLOAD: Final = 1
@@ -46,7 +46,7 @@ class Added(Struct, frozen=True):
 
 
 class NessieWriter:
-    """Stores commits through `persist`, each with an id that is computed as Nessie does."""
+    """Stores commits through `persist`, with ids computed in the way of Nessie."""
 
     def __init__(self, persist: Persist) -> None:
         self._persist = persist
@@ -61,7 +61,7 @@ class NessieWriter:
         headers: Headers = (),
         merge_parents: tuple[ObjId, ...] = (),
     ) -> Commit:
-        """`buildCommitObj`: hashes in the given order, and then stores in key order."""
+        """`buildCommitObj`: hashes operations in the given order, and stores them in key order."""
         index = index_of(self._persist, parent)
         ops: dict[bytes, bytes] = {}
         for gone in removes:
@@ -77,7 +77,7 @@ class NessieWriter:
             ids.hashed_add(key_to_utf8(a.key), a.payload, a.value, a.content_id) for a in adds
         ]
         commit = Commit(
-            id=ids.commit_id(parent.id, message, headers, hashed_removes, hashed_adds),
+            id=ids.commit_id(parent.id, message, headers, (*hashed_removes, *hashed_adds)),
             created_micros=self._persist.now_micros(),
             seq=parent.seq + 1,
             tail=(parent.id, *parent.tail)[: self._persist.settings.parents_per_commit],
@@ -102,9 +102,9 @@ class NessieWriter:
         since_0_78: bool = True,
         squashed_transplant: bool = False,
     ) -> Commit | None:
-        """`diffToCreateCommit`, and nothing if there is nothing to do.
+        """`diffToCreateCommit`; None if the merge changes nothing.
 
-        Squashed transplants are the same without a merge parent. They ended with 0.62.
+        Squashed transplants are the same without a merge parent. Nessie dropped them in 0.62.
         """
         target = index_of(self._persist, parent)
         before, after = (index_of(self._persist, commit) for commit in (base, source))
@@ -119,10 +119,10 @@ class NessieWriter:
             if was is not None and (now is None or (readded and since_0_78)):
                 removes.append(Removed(key, content_id_of(was), value_of(was), payload_of(was)))
             if now is not None:
-                there = target.get(key)
-                if was is None and there is not None and value_of(there) == value_of(now):
-                    continue  # Both sides added the same.
-                # Before 0.78 it took the content id of what was replaced.
+                found = target.get(key)
+                if was is None and found is not None and value_of(found) == value_of(now):
+                    continue  # Both sides added the same content.
+                # Before 0.78, Nessie kept the content id of the replaced content.
                 id = content_id_of(was if was is not None and not since_0_78 else now)
                 adds.append(Added(key, id, value_of(now), payload_of(now)))
         if not removes and not adds:
@@ -131,16 +131,16 @@ class NessieWriter:
         return self.commit(parent, message, removes, adds, merge_parents=merged)
 
     def transplant(self, parent: Commit, message: str, source: Commit) -> Commit:
-        """`cloneCommit`: the operations in the order of their keys."""
-        own = list(index_of(self._persist, source).operations())
+        """`cloneCommit`: copies the operations in key order."""
+        operations = list(index_of(self._persist, source).operations())
         removes = [
             Removed(key, content_id_of(op), value_of(op), payload_of(op))
-            for key, op in own
+            for key, op in operations
             if op[:1] == REMOVE
         ]
         adds = [
             Added(key, content_id_of(op), value_of(op), payload_of(op))
-            for key, op in own
+            for key, op in operations
             if op[:1] == ADD
         ]
         return self.commit(parent, message, removes, adds, headers=source.headers)
@@ -160,6 +160,6 @@ def rewritten(commit: Commit, cut_point: ObjId | None = None) -> Commit:
 
 
 def cut_off(commit: Commit) -> Commit:
-    """The commit at which `cut-history` cut its history off."""
+    """The commit at which `cut-history` truncated the history."""
     message = f"{commit.message} [updated to remove parents on 2026-01-02T03:04:05.678Z]"
     return replace(rewritten(commit), message=message, tail=(NO_ANCESTOR,), merge_parents=())

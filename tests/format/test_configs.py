@@ -1,4 +1,4 @@
-"""Configs are stored as Nessie stored them: the same objects, ids and bytes."""
+"""Configs are stored with the same objects, ids and bytes as Nessie stores."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 import msgspec
 import pytest
 
-from morag.backend.base import ObjId
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
+from morag.format.objects import Commit, RefObj, StringObj
+from morag.format.records import ObjId
 from morag.logic import history
 from morag.model.configs import GarbageCollectorConfig, ReferenceCutoffPolicy
 from morag.persist.cache import ObjectCache
-from morag.persist.objects import Commit, RefObj, StringObj
 from morag.persist.persist import Persist
-from morag.versions.configs import CONFIGS
+from morag.versions.configs import CONFIGS, _need_reference
 from morag.versions.repository import Repository
 from morag.versions.world import World
 from tests.format import golden
@@ -23,7 +23,7 @@ from tests.format import golden
 
 @pytest.fixture
 def recorded() -> Repository:
-    """The whole recording, opened by us."""
+    """The recorded database, opened with Morag."""
     persist = golden.store(Settings())
     return Repository(persist._backend, Settings(), World())
 
@@ -39,13 +39,13 @@ def text_of(commit: Commit) -> StringObj:
     return found
 
 
-def test_a_recorded_config_is_read_as_the_original_showed_it(recorded: Repository) -> None:
+def test_a_recorded_config_is_read_as_nessie_returned_it(recorded: Repository) -> None:
     shown = json.loads(golden.unzipped("golden-api.json.gz"))["repositoryConfig"]["configs"]
     found = recorded.configs.get([GarbageCollectorConfig])
     assert json.loads(msgspec.json.encode(found)) == shown
 
 
-def test_a_recorded_config_that_is_stored_again_makes_no_commit(recorded: Repository) -> None:
+def test_storing_a_recorded_config_again_makes_no_commit(recorded: Repository) -> None:
     (config,) = recorded.configs.get([GarbageCollectorConfig])
     before = golden.refs()[CONFIGS]
     assert recorded.configs.update(config) == config
@@ -58,7 +58,7 @@ def test_the_same_updates_make_the_same_rows() -> None:
     backend, clock = MemoryBackend(), [golden.refs()[CONFIGS].created_micros * 1000]
     world = World(clock_nanos=lambda: clock[0], new_uuid=lambda: updates[0].incremental[-16:])
     repo = Repository(backend, Settings(parents_per_commit=8), world)
-    repo.configs._need_reference()
+    _need_reference(repo._writers())
     for commit in updates:
         clock[0] = commit.created_micros * 1000
         text = text_of(commit).text
@@ -76,8 +76,8 @@ def test_the_same_updates_make_the_same_rows() -> None:
     ]
 
 
-def test_texts_are_escaped_as_the_original_does(recorded: Repository) -> None:
-    """Recorded from it: digits in capitals, and two escapes for what needs two UTF-16 units."""
+def test_texts_are_escaped_as_nessie_does(recorded: Repository) -> None:
+    """As recorded: upper-case digits, and two escapes for a character with two UTF-16 units."""
     policy = ReferenceCutoffPolicy('ü/😀"\\u001f', "\x00\x08\x09\x0a\x0c\x0d\x1f\x7f\u2028\ue000")
     recorded.configs.update(GarbageCollectorConfig(per_ref_cutoff_policies=(policy,)))
     ref = recorded._persist.ref(CONFIGS)

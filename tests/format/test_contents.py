@@ -1,4 +1,4 @@
-"""Content is stored as Nessie stores it, and read as it was stored."""
+"""Content has the bytes of Nessie, and decodes to the content that was encoded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from morag.errors import BadRequest, RepositoryCorrupt
+from morag.format.content_values import content_of_value, value_of_content
+from morag.format.object_codec import decode, encode
+from morag.format.objects import Value
 from morag.model.content import (
     PAYLOADS,
     UDF,
@@ -19,12 +22,9 @@ from morag.model.content import (
     IcebergView,
     Namespace,
 )
-from morag.persist.codec import decode, encode
-from morag.persist.objects import Value
-from morag.versions.contents import content_of_value, value_of_content
-from morag.wire import bytes_field, int_field, text_field
+from morag.protobuf import bytes_field, int_field, text_field
 from tests.format import golden
-from tests.format.damaging import damaged
+from tests.format.damaged_rows import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,17 +82,17 @@ CONTENTS: st.SearchStrategy[Content] = st.one_of(
 )
 
 
-def test_values_of_the_original_are_made_again_byte_by_byte() -> None:
+def test_recorded_values_are_encoded_to_the_same_bytes() -> None:
     kinds = set()
     for id, value in golden.of_kind(Value).items():
         content = content_of_value(value)
         kinds.add(type(content))
-        again = value_of_content(content)
-        assert (again, again.id) == (value, id)
-    assert kinds == set(PAYLOADS), "the recording has every type of content"
+        encoded = value_of_content(content)
+        assert (encoded, encoded.id) == (value, id)
+    assert kinds == set(PAYLOADS), "the recording must have every type of content"
 
 
-def test_the_bytes_are_those_of_the_format() -> None:
+def test_a_table_has_the_bytes_of_the_format() -> None:
     assert value_of_content(TABLE).data == b"".join(
         (
             *(b"\x12\x19", b"\x08\x07", b"\x10\x01"),
@@ -115,19 +115,19 @@ def test_content_is_read_as_it_was_stored(content: Content) -> None:
 
 
 @given(CONTENTS)
-def test_a_value_without_payload_tells_itself_what_it_is(content: Content) -> None:
+def test_the_type_of_a_value_without_payload_follows_from_its_message(content: Content) -> None:
     value = value_of_content(content)
     assert content_of_value(Value(value.content_id, 0, value.data)) == content
 
 
-def test_an_old_metadata_pointer_is_a_table_of_which_little_is_known() -> None:
+def test_an_old_metadata_pointer_is_read_as_a_table_with_defaults() -> None:
     data = bytes_field(1, text_field(1, "s3://b/m")) + text_field(5, ID)
     assert content_of_value(Value(ID, 0, data)) == IcebergTable(
         id=ID, metadata_location="s3://b/m", snapshot_id=0, schema_id=0, spec_id=0, sort_order_id=0
     )
 
 
-def test_what_old_versions_stored_beside_a_table_is_left_alone() -> None:
+def test_unknown_fields_that_old_versions_stored_are_ignored() -> None:
     value = value_of_content(TABLE)
     state = value.data[2:27] + bytes_field(6, b"part") + bytes_field(7, b"part")
     data = bytes_field(2, state) + text_field(5, ID) + int_field(99, 1)
@@ -154,7 +154,7 @@ def test_content_without_an_id_cannot_be_stored() -> None:
         Value(ID, 1, bytes_field(2, bytes_field(5, b"\xff"))),
     ],
 )
-def test_a_value_that_makes_no_sense_is_damage(value: Value) -> None:
+def test_an_invalid_value_is_damage(value: Value) -> None:
     with pytest.raises(RepositoryCorrupt, match=ID):
         content_of_value(value)
 
@@ -168,10 +168,10 @@ VALUES = [value_of_content(c) for c in (TABLE, Namespace(id=ID, properties={"a":
     st.integers(0, 100),
 )
 @example(VALUES[0], [], 3)
-def test_damaged_bytes_are_content_or_damage_and_nothing_else(
+def test_damaged_bytes_decode_to_content_or_are_reported(
     value: Value, hits: Sequence[tuple[int, int]], size: int
 ) -> None:
-    """Where another content can be read: that its object is damaged shows by the object's id."""
+    """If they decode to other content, the id of the object reveals the damage."""
     data = bytearray(value.data)
     for at, byte in hits:
         data[at % len(data)] = byte

@@ -1,4 +1,4 @@
-"""Rows that were damaged on disk are reported as damage, whatever is wrong with them."""
+"""Damaged rows are reported as damage, whatever part of them is damaged."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from morag.backend.base import ObjId, Row
 from morag.config import Settings
 from morag.errors import RepositoryCorrupt
+from morag.format import object_codec as codec
+from morag.format.damage import UNREADABLE
+from morag.format.index_entries import ADD, content_id_of, is_current
+from morag.format.objects import Commit, Obj, RefObj, StringObj, Tag
+from morag.format.proof import is_proven
+from morag.format.records import ObjId, Row
 from morag.index.layered import index_of
-from morag.index.ops import ADD, content_id_of, is_current
 from morag.index.segment import Segment
-from morag.persist import codec
-from morag.persist.objects import Commit, Obj, RefObj, StringObj, Tag
-from morag.persist.proof import is_proven
-from morag.wire import UNREADABLE, bytes_field, int_field, text_field
+from morag.protobuf import bytes_field, int_field, text_field
 from tests.format import golden
 
 ID = ObjId(b"\x01" * 32)
@@ -23,7 +24,7 @@ TAG = Tag("m", (("a", ("b", "c")),), b"signature")
 
 
 def one_of_each() -> list[Row]:
-    """The smallest row of every kind. The server writes no tags, so that one is ours."""
+    """The smallest row of every kind. Nessie writes no tags, so Morag encodes that one."""
     smallest = {r.kind: r for r in sorted(golden.rows(), key=lambda r: -len(r.data))}
     return [*smallest.values(), codec.encode(TAG)]
 
@@ -68,22 +69,22 @@ def has_readable_index(commit: Commit) -> bool:
 
 
 def covered(obj: Obj) -> object:
-    """What an id vouches for. Beside it, a row has what is listed in docs/stores.md.
+    """The fields that an id covers. docs/stores.md lists the others.
 
     Names and values of headers are hashed without separators.
     """
     if isinstance(obj, Commit):
         headers = "".join([part for name, values in obj.headers for part in (name, *values)])
-        own = [
+        operations = [
             (key, op if op[:1] == ADD else op[:2] + content_id_of(op))
             for key, op in Segment.decode(obj.incremental).items()
             if is_current(op)
         ]
-        return obj.id, obj.parent, obj.message + headers, own
+        return obj.id, obj.parent, obj.message + headers, operations
     if isinstance(obj, RefObj):
         return obj.id, obj.name, obj.initial_pointer, obj.created_micros
     if isinstance(obj, Tag | StringObj):
-        return obj.id  # Several fields without separators: equal for all that anybody can tell.
+        return obj.id  # Several fields are hashed without separators.
     return obj
 
 

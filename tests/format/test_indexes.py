@@ -1,16 +1,16 @@
-"""Indexes of Nessie: the same bytes, whether spliced, built or grown."""
+"""Recorded indexes: spliced, built or grown by Morag, they have the same bytes."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from morag.config import Settings
+from morag.format.index_entries import NONE
+from morag.format.objects import Commit, Index
 from morag.index.directory import directory_of, segment_of
 from morag.index.layered import index_of
-from morag.index.ops import NONE
 from morag.index.segment import Segment
 from morag.index.spill import grown_index
-from morag.persist.objects import Commit, Index
 from tests.format import golden
 
 NEVER_SPILLS = Settings(max_incremental_index_bytes=1 << 30)
@@ -41,15 +41,15 @@ def test_an_index_can_be_grown_entry_by_entry_in_any_order() -> None:
         assert segment.serialize() == data
 
 
-def test_the_keys_of_an_index_rise() -> None:
+def test_the_keys_of_an_index_are_ascending() -> None:
     for data in stored_indexes():
         keys = Segment.decode(data).keys
         assert all(low < high for low, high in pairwise(keys))
 
 
-def test_index_objects_hold_nothing_but_what_is_present() -> None:
+def test_index_objects_hold_only_existing_entries() -> None:
     for index in golden.of_kind(Index).values():
-        assert {op[:1] for op in segment_of(index).ops} == {NONE}
+        assert {op[:1] for _, op in segment_of(index).items()} == {NONE}
 
 
 def test_a_stripe_spans_exactly_the_keys_of_its_segment() -> None:
@@ -63,7 +63,7 @@ def test_a_stripe_spans_exactly_the_keys_of_its_segment() -> None:
     assert spanned > 1000
 
 
-def test_an_index_grows_to_the_bytes_of_the_original_while_nothing_spills() -> None:
+def test_an_index_grows_to_the_bytes_of_nessie_while_nothing_spills() -> None:
     persist = golden.store(NEVER_SPILLS)
     grown, spilled = 0, 0
     for commit in golden.of_kind(Commit).values():
@@ -75,7 +75,7 @@ def test_an_index_grows_to_the_bytes_of_the_original_while_nothing_spills() -> N
         assert not new.objects
         assert (new.reference_index, new.stripes) == inherited
         if len(new.incremental) > 1300:
-            # Here Nessie spilled, and kept what the commit itself did.
+            # Nessie spilled here, and kept the commit's own operations.
             spilled += 1
             assert Segment.build(operations).serialize() == commit.incremental
         else:
@@ -84,7 +84,7 @@ def test_an_index_grows_to_the_bytes_of_the_original_while_nothing_spills() -> N
     assert (grown, spilled) == (319, 17)
 
 
-def test_a_grown_index_shows_what_the_original_shows_whatever_the_sizes() -> None:
+def test_a_grown_index_has_the_entries_of_nessie_for_all_sizes() -> None:
     for settings in (
         NEVER_SPILLS,
         Settings(),
@@ -96,12 +96,12 @@ def test_a_grown_index_shows_what_the_original_shows_whatever_the_sizes() -> Non
         for commit in golden.of_kind(Commit).values():
             parent = golden.parent_of(commit)
             inherited = (parent.reference_index, parent.stripes) if parent else (None, ())
-            theirs = index_of(persist, commit)
-            ours = grown_index(
-                persist, index_of(persist, parent), inherited, list(theirs.operations())
+            expected = index_of(persist, commit)
+            grown = grown_index(
+                persist, index_of(persist, parent), inherited, list(expected.operations())
             )
-            persist.store(ours.objects)
-            assert [(key, op[1:]) for key, op in ours.index.items()] == [
-                (key, op[1:]) for key, op in theirs.items()
+            persist.store(grown.objects)
+            assert [(key, op[1:]) for key, op in grown.index.items()] == [
+                (key, op[1:]) for key, op in expected.items()
             ]
-            assert list(ours.index.operations()) == list(theirs.operations())
+            assert list(grown.index.operations()) == list(expected.operations())

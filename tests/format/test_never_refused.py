@@ -1,4 +1,4 @@
-"""No sound commit is taken for a damaged one: random histories, by Morag and by Nessie."""
+"""No undamaged commit is refused: random histories by Morag and by Nessie."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from morag import Settings
-from morag.backend.base import ObjId
+from morag.format.index_entries import content_id_of, payload_of, value_of
+from morag.format.objects import Commit
+from morag.format.proof import FEW_OPERATIONS
+from morag.format.records import ObjId
 from morag.index.keys import store_key
 from morag.index.layered import index_of
-from morag.index.ops import content_id_of, payload_of, value_of
 from morag.logic.commits import Add, Draft, Remove, Resolution, build_commit
 from morag.logic.refutation import refutes
 from morag.model.keys import ContentKey
 from morag.persist.cache import ObjectCache
-from morag.persist.objects import Commit
 from morag.persist.persist import Persist
-from morag.persist.proof import FEW_OPERATIONS
 from tests.format.nessie_writer import (
     Added,
     NessieWriter,
@@ -28,7 +28,7 @@ from tests.format.nessie_writer import (
     ordered_headers,
     rewritten,
 )
-from tests.rules.scenes import Store, create
+from tests.rules.operations import Store, create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ TINY: Final = Settings(
     max_inlined_stripes=2,
 )
 SEEDS: Final = st.integers(0, 2**32)
-LURES: Final = (b"\0\0A", b"\0\0R", b"\0\0A\x07", b"\0\0R\xff", b"A", b"\0\0", b"\x20", b"\0")
+MISLEADING: Final = (b"\0\0A", b"\0\0R", b"\0\0A\x07", b"\0\0R\xff", b"A", b"\0\0", b"\x20", b"\0")
 """Pieces of ids that look like the end of a key and the start of an entry."""
 KEYS: Final = [
     store_key(ContentKey.of(*elements))
@@ -53,18 +53,18 @@ KEYS: Final = [
 ]  # fmt: skip
 
 
-def luring(random: Random, size: int) -> bytes:
-    """Random bytes that have lures in them, often at the end."""
-    made = random.randbytes(size)
+def misleading_bytes(random: Random, size: int) -> bytes:
+    """Random bytes with misleading pieces in them, often at the end."""
+    data = random.randbytes(size)
     for _ in range(random.randrange(4)):
-        lure = random.choice(LURES)
-        at = random.choice((size - len(lure), random.randrange(size - len(lure) + 1)))
-        made = made[:at] + lure + made[at + len(lure) :]
-    return made
+        piece = random.choice(MISLEADING)
+        at = random.choice((size - len(piece), random.randrange(size - len(piece) + 1)))
+        data = data[:at] + piece + data[at + len(piece) :]
+    return data
 
 
 class History:
-    """A store with some commits. Each new one is loaded again by a server that has not seen it."""
+    """A store with some commits. Each new commit is loaded again with an empty cache."""
 
     def __init__(self, random: Random) -> None:
         store = Store(TINY)
@@ -77,7 +77,7 @@ class History:
     def any(self) -> Commit:
         return self.random.choice(self.commits)
 
-    def must_be_accepted(self, commit: Commit, variants: Iterable[Commit] = ()) -> None:
+    def check_accepted(self, commit: Commit, variants: Iterable[Commit] = ()) -> None:
         backend = self.persist._backend
         server = Persist(backend, ObjectCache(0), TINY, self.persist.clock_nanos, refutes)
         assert server.fetch(Commit, commit.id) == commit
@@ -87,22 +87,22 @@ class History:
         self.commits.append(commit)
 
     def new_id(self) -> bytes:
-        return luring(self.random, 16)
+        return misleading_bytes(self.random, 16)
 
     def new_value(self) -> ObjId:
-        return ObjId(luring(self.random, 32))
+        return ObjId(misleading_bytes(self.random, 32))
 
 
 @given(SEEDS)
 @example(1)
-def test_no_sound_commit_of_ours_is_refused(seed: int) -> None:
+def test_no_undamaged_commit_of_morag_is_refused(seed: int) -> None:
     history = History(Random(seed))
     for number in range(6):
-        _commit_of_ours(history, f"commit {number}")
+        _commit_by_morag(history, f"commit {number}")
 
 
-def _commit_of_ours(history: History, message: str) -> None:
-    """What a client asks for, or a merge that is forced: its base may be any commit."""
+def _commit_by_morag(history: History, message: str) -> None:
+    """A commit of a client, or a forced merge with any commit as its base."""
     random = history.random
     parent, merged = history.any(), history.any() if random.random() < 0.4 else None
     persist = history.persist
@@ -115,13 +115,13 @@ def _commit_of_ours(history: History, message: str) -> None:
             adds.append(Add(key, 1, history.new_value(), history.new_id()))
             continue
         remove = Remove(key, payload_of(was), value_of(was), content_id_of(was))
-        wish = random.choice(("update", "remove", "add again"))
-        if wish != "update":
+        action = random.choice(("update", "remove", "add again"))
+        if action != "update":
             removes.append(remove)
-        if wish == "update":
+        if action == "update":
             same = content_id_of(was)
             adds.append(Add(key, payload_of(was), history.new_value(), same, value_of(was)))
-        if wish == "add again":
+        if action == "add again":
             adds.append(Add(key, 1, history.new_value(), history.new_id()))
     draft = Draft(
         message=message, adds=adds, removes=removes,
@@ -131,7 +131,7 @@ def _commit_of_ours(history: History, message: str) -> None:
     persist.store([*built.indexes, built.commit])
     if built.commit.sealed:
         event("sealed")
-    history.must_be_accepted(built.commit)
+    history.check_accepted(built.commit)
 
 
 def _resolving(random: Random) -> Callable[[KeyConflict], Resolution]:
@@ -140,7 +140,7 @@ def _resolving(random: Random) -> Callable[[KeyConflict], Resolution]:
 
 @given(SEEDS)
 @example(1)
-def test_no_sound_commit_of_nessie_is_refused(seed: int) -> None:
+def test_no_undamaged_commit_of_nessie_is_refused(seed: int) -> None:
     history = History(Random(seed))
     writer = NessieWriter(history.persist)
     random = history.random
@@ -148,26 +148,26 @@ def test_no_sound_commit_of_nessie_is_refused(seed: int) -> None:
         message = f"commit {number}"
         parent = history.any()
         kind = random.choice(("commit", "commit", "merge", "transplant"))
-        made: Commit | None
+        built: Commit | None
         if kind == "commit":
-            made = _commit_of_nessie(history, writer, parent, message)
+            built = _commit_by_nessie(history, writer, parent, message)
         elif kind == "transplant":
-            made = writer.transplant(parent, message, history.any())
+            built = writer.transplant(parent, message, history.any())
         else:
             since_0_78 = random.random() < 0.7
-            made = writer.merge(
+            built = writer.merge(
                 parent, message, history.any(), history.any(),
                 dropped=random.sample(KEYS, 2),
                 since_0_78=since_0_78,
                 squashed_transplant=not since_0_78 and random.random() < 0.5,
             )  # fmt: skip
-        if made is not None and made.id not in {commit.id for commit in history.commits}:
+        if built is not None and built.id not in {commit.id for commit in history.commits}:
             event(kind)
-            once = rewritten(made)
-            history.must_be_accepted(made, (once, rewritten(once), cut_off(made)))
+            once = rewritten(built)
+            history.check_accepted(built, (once, rewritten(once), cut_off(built)))
 
 
-def _commit_of_nessie(
+def _commit_by_nessie(
     history: History, writer: NessieWriter, parent: Commit, message: str
 ) -> Commit:
     random = history.random

@@ -1,4 +1,4 @@
-"""Damaged commits of Morag and of Nessie are found by their ids, and sound ones are not refused."""
+"""Ids reveal damaged commits of Morag and of Nessie, and no undamaged commit is refused."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import msgspec
 import pytest
 
 from morag import MergeBehavior, Settings
-from morag.backend.base import ObjId
 from morag.errors import RepositoryCorrupt
+from morag.format import ids
+from morag.format import object_codec as codec
+from morag.format.index_entries import ADD, content_id_of, make_op, payload_of, value_of
+from morag.format.objects import Commit
+from morag.format.proof import FEW_OPERATIONS, is_proven
+from morag.format.records import ObjId
 from morag.index.layered import index_of
-from morag.index.ops import ADD, content_id_of, make_op, payload_of, value_of
 from morag.index.segment import Segment
 from morag.logic.refutation import refutes
-from morag.persist import codec, ids
 from morag.persist.cache import ObjectCache
-from morag.persist.objects import Commit
 from morag.persist.persist import Persist
-from morag.persist.proof import FEW_OPERATIONS, is_proven
 from tests.format import golden
-from tests.rules.scenes import Store, create, delete, put
+from tests.rules.operations import Store, create, delete, put
 
 replace = msgspec.structs.replace
 
@@ -39,8 +40,8 @@ def test_no_commit_that_nessie_wrote_is_refused() -> None:
 
 
 def test_damage_to_a_commit_that_nessie_wrote_is_reported() -> None:
-    """A change of the message is found in all of them, except for merges that add something and
-    for two with many operations that could have had another order."""
+    """A changed message is found in all commits, except in merges that add something and in two
+    commits with many operations that could have had another order."""
     persist = recorded()
     unknown = []
     for commit in golden.of_kind(Commit).values():
@@ -84,7 +85,7 @@ def merged(store: Store) -> Commit:
 
 
 def merged_by_force(store: Store) -> Commit:
-    """Both branches put other content in the place of a table, and the target deleted one."""
+    """Both branches replace a table by other content, and the target deletes one."""
     create(store.repo, "main", a="a", b="b")
     store.repo.references.create_branch("dev", "main")
     store.repo.commit("dev", [delete(n) for n in "ab"] + [put(n, "dev") for n in "ab"], "dev")
@@ -99,7 +100,7 @@ def head(store: Store, branch: str = "main") -> Commit:
 
 
 def loaded(store: Store, id: ObjId) -> Commit:
-    """The commit as a server loads it that has not seen it."""
+    """The commit as a server with an empty cache loads it."""
     server = Persist(store.backend, ObjectCache(0), store.settings, store.clock, refutes)
     return server.fetch(Commit, id)
 
@@ -108,7 +109,7 @@ MAKERS = [few, many, readded, many_readded, merged, merged_by_force]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_damaged_commit_of_ours_is_refused(make: object) -> None:
+def test_a_damaged_commit_of_morag_is_refused(make: object) -> None:
     store = Store()
     commit = make(store)  # type: ignore[operator]
     for damaged in (
@@ -126,9 +127,7 @@ def test_a_damaged_commit_of_ours_is_refused(make: object) -> None:
     assert list(store.reopened().history.log("main"))
 
 
-def test_a_commit_is_sealed_if_not_everything_could_be_tried_and_else_has_the_bytes_of_nessie() -> (
-    None
-):
+def test_a_commit_is_sealed_only_if_not_all_candidates_can_be_tried() -> None:
     assert not few(Store()).sealed
     assert not readded(Store()).sealed
     for make in (many, many_readded, merged, merged_by_force):
@@ -138,8 +137,10 @@ def test_a_commit_is_sealed_if_not_everything_could_be_tried_and_else_has_the_by
         assert codec.decode(codec.encode(sealed)) == sealed
 
 
-def foreign(store: Store, operations: int, *, readd: bool = False) -> tuple[Commit, list[Commit]]:
-    """A commit as Nessie writes it, in every order that its client could have chosen."""
+def nessie_commits(
+    store: Store, operations: int, *, readd: bool = False
+) -> tuple[Commit, list[Commit]]:
+    """A commit as Nessie writes it, in every order that its client could have sent."""
     parent = few(store)
     old = index_of(store.persist, parent)
     ops = {f"k{n}".encode() + b"\0\0": make_op(ADD, 1, ObjId(bytes([n]) * 32), bytes([n + 1]) * 16)
@@ -157,35 +158,37 @@ def foreign(store: Store, operations: int, *, readd: bool = False) -> tuple[Comm
         parent,
         tail=(parent.id, *parent.tail),
         seq=parent.seq + 1,
-        message="foreign",
+        message="nessie_commits",
         incremental=Segment.build(sorted(ops.items())).serialize(),
     )
     head = (parent.id, commit.message, commit.headers)
     orders = permutations(hashed) if operations < 4 else [hashed, hashed[::-1]]
-    return commit, [replace(commit, id=ids.commit_id(*head, removes, order)) for order in orders]
+    return commit, [
+        replace(commit, id=ids.commit_id(*head, (*removes, *order))) for order in orders
+    ]
 
 
 @pytest.mark.parametrize("readd", [False, True])
 @pytest.mark.parametrize("operations", [1, 2, 3, 12])
-def test_any_order_of_operations_is_taken(operations: int, readd: bool) -> None:
+def test_any_order_of_operations_is_accepted(operations: int, readd: bool) -> None:
     store = Store()
-    _, written = foreign(store, operations, readd=readd)
+    _, written = nessie_commits(store, operations, readd=readd)
     for commit in written:
         assert not refutes(store.persist, commit)
 
 
 @pytest.mark.parametrize("readd", [False, True])
 @pytest.mark.parametrize("operations", [1, 2, 3])
-def test_damage_is_told_from_another_order(operations: int, readd: bool) -> None:
+def test_damage_is_distinguished_from_another_order(operations: int, readd: bool) -> None:
     store = Store()
-    _, written = foreign(store, operations, readd=readd)
+    _, written = nessie_commits(store, operations, readd=readd)
     for commit in written:
         assert refutes(store.persist, replace(commit, message="foreigm"))
 
 
-def test_many_operations_in_another_order_cannot_be_told_from_damage_unless_sealed() -> None:
+def test_many_operations_in_another_order_look_like_damage_unless_sealed() -> None:
     store = Store()
-    _, written = foreign(store, 12)
+    _, written = nessie_commits(store, 12)
     damaged = replace(written[0], message="foreigm")
     assert not refutes(store.persist, damaged)
     assert refutes(store.persist, replace(damaged, sealed=True))
@@ -204,7 +207,7 @@ def test_a_long_history_of_unproven_commits_is_read_without_recursion() -> None:
     for number in range(1200):
         above = chain[-1]
         message = f"{number}"
-        id = ids.commit_id(above.id, message, (), (), adds[::-1])
+        id = ids.commit_id(above.id, message, (), adds[::-1])
         chain.append(
             Commit(
                 id=id, created_micros=parent.created_micros, seq=above.seq + 1,

@@ -1,4 +1,4 @@
-"""What we read from Nessie's rows is what its own REST API answered."""
+"""Morag reads from Nessie's rows the same data that Nessie's REST API returned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from uuid import UUID
 import pytest
 
 from morag.config import Settings
+from morag.format.commit_headers import meta_of
+from morag.format.content_values import content_of_value
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import REMOVE, content_id_of, payload_of, value_of
+from morag.format.objects import Commit, Value
 from morag.index.keys import CONTENTS, content_key, key_text
 from morag.index.layered import index_of
-from morag.index.ops import REMOVE, content_id_of, payload_of, value_of
 from morag.model.content import TYPE_NAMES
 from morag.model.operations import Delete, Put
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Value
-from morag.versions.contents import content_of_value
-from morag.versions.metas import meta_of
 from tests.format import golden
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def index_at(persist: Persist, name: str) -> CommitIndex:
     return index_of(persist, head_of(persist, name))
 
 
-def test_references_are_the_keys_of_the_internal_one(persist: Persist) -> None:
+def test_references_are_the_keys_of_the_internal_reference(persist: Persist) -> None:
     names = [key_text(key) for key, _ in index_at(persist, "int/refs").items()]
     assert set(names) == {name for name in golden.refs() if not name.startswith("int/")}
     shown = [name for name in names if name.startswith("refs/")]
@@ -48,7 +48,7 @@ def test_references_are_the_keys_of_the_internal_one(persist: Persist) -> None:
         assert golden.refs()[reference.row_name].pointer.hex() == reference.hash
 
 
-def test_entries_come_in_the_same_order_with_the_same_content(persist: Persist) -> None:
+def test_entries_have_the_same_order_and_content(persist: Persist) -> None:
     compared = 0
     for reference in golden.api().references:
         found = []
@@ -90,7 +90,7 @@ def test_operations_are_those_of_the_log(persist: Persist) -> None:
     for hash, entry in golden.api().log_entries.items():
         operations = index_of(persist, commits[hash]).operations()
         found = [operation_of(persist, key, op) for key, op in operations]
-        # A log shows what was removed first, each group in key order.
+        # A log lists removes first, then puts, each in key order.
         found.sort(key=lambda operation: isinstance(operation, Put))
         assert found == (entry.operations or [])
 

@@ -1,4 +1,4 @@
-"""Rows of Nessie decode, encode to the same bytes, and have the ids that we compute."""
+"""Recorded rows decode, encode to the same bytes, and have the ids that Morag computes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from morag.backend.protos import NEVER_REFERENCED, encode_previous
 from morag.config import Settings
-from morag.index.directory import Directory
-from morag.index.keys import store_key
-from morag.index.layered import index_of
-from morag.index.ops import ADD, REMOVE, content_id_of, payload_of, value_of
-from morag.model.keys import ContentKey
-from morag.persist import codec
-from morag.persist.header_order import java_header_order
-from morag.persist.ids import commit_id, hashed_add, hashed_remove
-from morag.persist.objects import (
+from morag.format import object_codec as codec
+from morag.format.header_order import java_header_order
+from morag.format.ids import commit_id, hashed_add, hashed_remove
+from morag.format.index_entries import ADD, REMOVE, content_id_of, payload_of, value_of
+from morag.format.key_order import key_to_utf8
+from morag.format.objects import (
     Commit,
     CommitKind,
     Index,
@@ -26,7 +22,12 @@ from morag.persist.objects import (
     Unique,
     Value,
 )
-from morag.persist.order import key_to_utf8
+from morag.format.refs import encode_previous
+from morag.format.rows import NEVER_REFERENCED
+from morag.index.directory import Directory
+from morag.index.keys import store_key
+from morag.index.layered import index_of
+from morag.model.keys import ContentKey
 from tests.format import golden
 
 if TYPE_CHECKING:
@@ -64,14 +65,14 @@ def test_every_object_encodes_to_the_same_bytes() -> None:
 
 def test_every_id_is_the_hash_of_its_object() -> None:
     for id, obj in golden.objects().items():
-        if not isinstance(obj, Commit | IndexSegments):  # These two are made with their id.
+        if not isinstance(obj, Commit | IndexSegments):  # These two are constructed with their id.
             assert obj.id == id
 
 
 def test_every_stripe_list_has_the_id_and_bytes_of_its_stripes() -> None:
     for id, segments in golden.of_kind(IndexSegments).items():
-        made = Directory(codec.decode_stripes(segments.encoded)).as_object()
-        assert (made.id, made.encoded) == (id, segments.encoded)
+        rebuilt = Directory(codec.decode_stripes(segments.encoded)).as_object()
+        assert (rebuilt.id, rebuilt.encoded) == (id, segments.encoded)
 
 
 def test_every_commit_id_is_the_hash_of_its_operations() -> None:
@@ -82,8 +83,8 @@ def test_every_commit_id_is_the_hash_of_its_operations() -> None:
         before = index_of(persist, golden.parent_of(commit))
         removed = [key for key, op in index.operations() if op[:1] == REMOVE]
         added = [key for key, op in index.operations() if op[:1] == ADD]
-        again = [key for key in added if was_readded(before, index, key)]
-        removed = sorted(removed + again)
+        also_removed = [key for key in added if was_readded(before, index, key)]
+        removed = sorted(removed + also_removed)
         if hashed(commit, index, before, removed, added) == id:
             in_key_order += 1
         else:
@@ -91,12 +92,12 @@ def test_every_commit_id_is_the_hash_of_its_operations() -> None:
             removed.sort(key=partial(position, request, "DELETE"))
             added.sort(key=partial(position, request, "PUT"))
             assert hashed(commit, index, before, removed, added) == id
-        readded += bool(again)
+        readded += bool(also_removed)
     assert (in_key_order, readded) == (332, 1)
 
 
 def was_readded(before: CommitIndex, index: CommitIndex, key: bytes) -> bool:
-    """Whether the commit removed the key as well: only the id knows, the index keeps the add."""
+    """Whether the commit also removed the key. The id covers the remove, the index only the add."""
     old, new = before.get(key), index.get(key)
     return old is not None and new is not None and content_id_of(old) != content_id_of(new)
 
@@ -111,22 +112,22 @@ def hashed(
     removes, adds = [], []
     for key in removed:
         op = before.get(key)
-        assert op is not None, "what is not there cannot be removed"
+        assert op is not None, "a missing key cannot be removed"
         removes.append(hashed_remove(key_to_utf8(key), payload_of(op), content_id_of(op)))
     for key in added:
         op = index.get(key)
         assert op is not None
         utf8, value, content_id = key_to_utf8(key), value_of(op), content_id_of(op)
         adds.append(hashed_add(utf8, payload_of(op), value, content_id))
-    return commit_id(commit.parent, commit.message, commit.headers, removes, adds)
+    return commit_id(commit.parent, commit.message, commit.headers, (*removes, *adds))
 
 
 def position(request: golden.Request, verb: str, key: bytes) -> int:
-    keys = [(said, store_key(ContentKey(elements))) for said, elements in request]
+    keys = [(method, store_key(ContentKey(elements))) for method, elements in request]
     return keys.index((verb, key))
 
 
-def test_a_removed_entry_says_what_was_removed() -> None:
+def test_a_remove_entry_holds_the_removed_entry() -> None:
     persist = golden.store(Settings())
     for commit in golden.of_kind(Commit).values():
         before = index_of(persist, golden.parent_of(commit))
@@ -143,12 +144,12 @@ def test_every_commit_follows_its_parent() -> None:
         assert commit.tail[1:] == (parent.tail[:7] if parent else ())
 
 
-def test_headers_stand_in_the_order_of_the_original() -> None:
+def test_headers_are_in_the_order_of_nessie() -> None:
     sent = golden.api().request_properties
     for id, commit in golden.of_kind(Commit).items():
         stored = [name for name, _ in commit.headers]
         fields = INTERNAL_FIELDS if commit.kind == CommitKind.INTERNAL else FIELDS
-        # Where it was not recorded how a client sent its properties, there is at most one.
+        # If the order of the sent properties was not recorded, there is at most one.
         properties = sent.get(id.hex()) or [name for name in stored if name not in fields]
         added = [*properties, *(name for name in fields if name in stored)]
         assert java_header_order(added) == stored

@@ -1,4 +1,4 @@
-"""Sound commits whose ids do not follow from their rows, and how far damage to them is found."""
+"""Undamaged commits whose ids do not follow from their rows, and damage that is still found."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ import msgspec
 import pytest
 
 from morag import Repository
-from morag.backend.base import ObjId
 from morag.backend.memory import MemoryBackend
 from morag.errors import RepositoryCorrupt
+from morag.format import ids
+from morag.format import object_codec as codec
+from morag.format.ids import NO_ANCESTOR, NO_CONTENT_ID
+from morag.format.index_entries import ADD, make_op, payload_of, value_of
+from morag.format.objects import Commit, CommitKind, StringObj
+from morag.format.proof import FEW_OPERATIONS, is_proven
+from morag.format.records import ObjId
 from morag.index.keys import content_key
 from morag.index.layered import index_of
-from morag.index.ops import ADD, make_op, payload_of, value_of
 from morag.index.segment import Segment
 from morag.logic.commits import Add, Draft, build_commit
 from morag.logic.refutation import refutes
-from morag.persist import codec, ids
 from morag.persist.cache import ObjectCache
-from morag.persist.ids import NO_ANCESTOR, NO_CONTENT_ID
-from morag.persist.objects import Commit, CommitKind, StringObj
 from morag.persist.persist import Persist
-from morag.persist.proof import FEW_OPERATIONS, is_proven
 from morag.versions.world import World
 from tests.format.nessie_writer import NessieWriter, ordered_headers, rewritten
 from tests.format.test_proof import few, head, loaded, many
-from tests.rules.scenes import Store, create, delete, put
-from tests.safety.everything import SMALL
+from tests.rules.operations import Store, create, delete, put
+from tests.safety.full_repository import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from morag.backend.base import Row
+    from morag.format.records import Row
 
 replace = msgspec.structs.replace
 
@@ -42,8 +43,8 @@ replace = msgspec.structs.replace
 @pytest.mark.parametrize("before_jdk_19", [False, True])
 @pytest.mark.parametrize("rewrites", [1, 2])
 def test_headers_may_have_been_reordered_by_a_rewrite(before_jdk_19: bool, rewrites: int) -> None:
-    """Names that fall into one bucket of Java's map change places each time that it is copied, and
-    all of them may if an earlier JDK wrote the commit."""
+    """Names in one bucket of Java's map change their order at each copy. If an earlier JDK wrote
+    the commit, all names may change their order."""
     store = Store()
     parent = few(store)
     for names in combinations([f"h{n}" for n in range(16)], 6):
@@ -53,7 +54,7 @@ def test_headers_may_have_been_reordered_by_a_rewrite(before_jdk_19: bool, rewri
             tail=(parent.id,),
             headers=headers,
             incremental=b"\x02\x00",
-            id=ids.commit_id(parent.id, parent.message, headers, (), ()),
+            id=ids.commit_id(parent.id, parent.message, headers, ()),
         )
         for _ in range(rewrites):
             written = rewritten(written)
@@ -61,13 +62,13 @@ def test_headers_may_have_been_reordered_by_a_rewrite(before_jdk_19: bool, rewri
         if written.headers != commit.headers:
             break
     else:
-        assert (before_jdk_19, rewrites) == (False, 2), "only then nothing changes"
+        assert (before_jdk_19, rewrites) == (False, 2), "only two rewrites restore the order"
         return
     assert not is_proven(written)
     assert refutes(store.persist, replace(written, message="?"))
 
 
-def test_imported_commits_keep_ids_from_elsewhere() -> None:
+def test_imported_commits_keep_their_ids() -> None:
     store = Store()
     commit = few(store)
     imported = replace(commit, id=ObjId(b"\x07" * 32), created_micros=1)
@@ -75,8 +76,8 @@ def test_imported_commits_keep_ids_from_elsewhere() -> None:
     assert refutes(store.persist, replace(imported, created_micros=commit.created_micros))
 
 
-def test_a_commit_is_imported_if_it_is_older_than_the_end_of_an_import() -> None:
-    """Clocks differ: the exported commits may seem to be newer than the repository."""
+def test_a_commit_older_than_the_end_of_an_import_counts_as_imported() -> None:
+    """Clocks differ: exported commits may have later times than the repository."""
     store = Store()
     commit = few(store)
     imported = replace(commit, id=ObjId(b"\x07" * 32))
@@ -86,7 +87,7 @@ def test_a_commit_is_imported_if_it_is_older_than_the_end_of_an_import() -> None
     assert refutes(store.persist, replace(imported, created_micros=2 * commit.created_micros))
 
 
-def test_nothing_is_refuted_if_nobody_knows_whether_it_was_imported() -> None:
+def test_no_commit_is_refused_if_imports_are_unknown() -> None:
     store = Store()
     imported = replace(few(store), id=ObjId(b"\x07" * 32))
     assert refutes(store.persist, imported)
@@ -95,7 +96,7 @@ def test_nothing_is_refuted_if_nobody_knows_whether_it_was_imported() -> None:
 
 
 def describe(store: Store, imported: bytes) -> None:
-    """Put another description of the repository in the place of the one that is there."""
+    """Replace the description of the repository."""
     text = next(obj for row in store.rows().values()
                 if isinstance(obj := codec.decode(row), StringObj))  # fmt: skip
     described = StringObj(
@@ -122,7 +123,7 @@ def describe(store: Store, imported: bytes) -> None:
     assert store.persist.publish([built.commit], repo, built.commit.id) is not None
 
 
-def test_the_commit_at_which_nessie_cut_a_history_keeps_its_id() -> None:
+def test_the_commit_at_which_nessie_truncated_a_history_keeps_its_id() -> None:
     store = Store()
     commit = few(store)
     message = f"{commit.message} [updated to remove parents on 2026-01-02T03:04:05.678Z]"
@@ -133,7 +134,7 @@ def test_the_commit_at_which_nessie_cut_a_history_keeps_its_id() -> None:
 
 
 @pytest.mark.parametrize("target", ["replaced", "deleted", "as it was"])
-def test_a_merge_of_nessie_may_hash_the_remove_of_what_the_merge_base_had(target: str) -> None:
+def test_a_merge_of_nessie_may_hash_removes_of_keys_of_the_merge_base(target: str) -> None:
     store = Store()
     create(store.repo, "main", t="A")
     base = head(store)
@@ -152,7 +153,7 @@ def test_a_merge_of_nessie_may_hash_the_remove_of_what_the_merge_base_had(target
 
 
 @pytest.mark.parametrize("tail", [b"\0\0A", b"\0\0R", b"\0\0A\x07", b"\0\0R\xff", b"\0\0A\0\0"])
-def test_content_ids_may_hold_what_ends_a_key(tail: bytes) -> None:
+def test_content_ids_may_hold_the_bytes_that_end_a_key(tail: bytes) -> None:
     store = Store()
     random = Random(3)
     world = World(
@@ -177,7 +178,7 @@ def test_a_content_id_of_zeros_is_hashed_but_stored_as_none() -> None:
         parent,
         tail=(parent.id, *parent.tail),
         incremental=Segment.build([(key, make_op(ADD, 1, value, NO_CONTENT_ID))]).serialize(),
-        id=ids.commit_id(parent.id, parent.message, parent.headers, (), [hashed]),
+        id=ids.commit_id(parent.id, parent.message, parent.headers, [hashed]),
     )
     assert not is_proven(commit)
     assert not refutes(store.persist, commit)
@@ -193,8 +194,8 @@ class CountedReads(MemoryBackend):
         return super().read_rows(repo, ids)
 
 
-def test_of_many_keys_that_nessie_added_again_no_order_is_counted_and_no_parent_read() -> None:
-    """A count of all orders of so many operations would take minutes."""
+def test_orders_of_many_re_added_keys_are_not_counted_and_no_parent_is_read() -> None:
+    """Counting all orders of that many operations would take minutes."""
     store = Store()
     names = [f"t{n:05}" for n in range(20_000)]
     index = Segment.build(
@@ -211,7 +212,7 @@ def test_of_many_keys_that_nessie_added_again_no_order_is_counted_and_no_parent_
 
 
 def striped_and_readded() -> tuple[Store, Commit, Commit]:
-    """A parent with stripes, and a child that adds a key of theirs again."""
+    """A parent with stripes, and a child that re-adds one of their keys."""
     store = Store(SMALL)
     for number in range(30):
         create(store.repo, "main", **{f"t{number:02}": "x"})
@@ -224,7 +225,7 @@ def striped_and_readded() -> tuple[Store, Commit, Commit]:
     return store, parent, child
 
 
-def test_a_missing_stripe_of_the_parent_says_nothing_about_its_child() -> None:
+def test_a_missing_stripe_of_the_parent_does_not_make_its_child_damaged() -> None:
     store, parent, child = striped_and_readded()
     assert loaded(store, child.id) == child
     assert refutes(store.persist, replace(child, message="?"))
@@ -233,7 +234,7 @@ def test_a_missing_stripe_of_the_parent_says_nothing_about_its_child() -> None:
     assert loaded(store, child.id) == child
 
 
-def test_a_missing_parent_may_be_a_damaged_id_of_it() -> None:
+def test_a_missing_parent_may_be_a_damaged_parent_id() -> None:
     store, parent, child = striped_and_readded()
     store.backend.delete_rows("", [parent.id])
     with pytest.raises(RepositoryCorrupt, match=child.id.hex()):
@@ -241,7 +242,7 @@ def test_a_missing_parent_may_be_a_damaged_id_of_it() -> None:
 
 
 @pytest.mark.parametrize("make", [few, many])
-def test_damage_to_the_parent_is_not_blamed_on_its_child(make: object) -> None:
+def test_damage_to_the_parent_is_not_reported_for_its_child(make: object) -> None:
     store = Store()
     parent = make(store)  # type: ignore[operator]
     (key, op), *_ = index_of(store.persist, parent).items()

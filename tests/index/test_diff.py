@@ -1,4 +1,4 @@
-"""Differences of two indexes, wherever each of them is cut into stripes, found in short steps."""
+"""Differences of two indexes with any stripes, and the length of the steps that find them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
+from morag.format.objects import Index, Stripe
 from morag.index.diff import diff, diff_with_pauses
 from morag.index.directory import Directory
 from morag.index.keys import ALL, KeyRange, store_key
@@ -16,9 +17,8 @@ from morag.index.layered import CommitIndex
 from morag.index.segment import EMPTY, Segment
 from morag.model.keys import ContentKey
 from morag.persist.cache import ObjectCache
-from morag.persist.objects import Index, Stripe
 from morag.persist.persist import Persist
-from morag.testing.counting import CountingBackend
+from tests.backend.counting import CountingBackend
 from tests.index.strategies import POOL, op_of
 
 KEYS = sorted(POOL[:60])
@@ -27,7 +27,7 @@ CUTS = st.sets(st.integers(1, len(KEYS)))
 
 
 def striped(persist: Persist, state: dict[bytes, bytes], cuts: set[int]) -> CommitIndex:
-    """An index of these entries that has nothing but stripes, cut at these places."""
+    """An index with all entries in stripes, split at the given positions."""
     entries, stripes = sorted(state.items()), []
     for low, high in pairwise([0, *sorted(cut for cut in cuts if cut < len(state)), len(state)]):
         if low < high:
@@ -39,7 +39,7 @@ def striped(persist: Persist, state: dict[bytes, bytes], cuts: set[int]) -> Comm
 
 
 @given(STATES, STATES, CUTS, CUTS, st.sampled_from(KEYS), st.sampled_from(KEYS))
-def test_a_diff_is_that_of_two_dicts_wherever_the_stripes_end(
+def test_a_diff_equals_that_of_two_dicts_for_any_stripes(
     one: dict[bytes, bytes],
     other: dict[bytes, bytes],
     cuts: set[int],
@@ -59,7 +59,7 @@ def test_a_diff_is_that_of_two_dicts_wherever_the_stripes_end(
 
 
 def test_equal_indexes_with_other_stripes_are_compared_in_short_steps() -> None:
-    """Every stripe overlaps two of the other side, so that all of them hang together."""
+    """Every stripe overlaps two of the other side, so no stripe can be compared alone."""
     backend = CountingBackend(MemoryBackend())
     persist = Persist(backend, ObjectCache(1 << 20), Settings(), lambda: 0)
     state = {store_key(ContentKey.of(f"{n:05}")): op_of(1) for n in range(4_000)}

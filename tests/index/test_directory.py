@@ -1,4 +1,4 @@
-"""Where a key belongs among the stripes of a reference index."""
+"""The stripes of a reference index: lookups, replacement, decoding and damage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morag.backend.base import ObjId
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
 from morag.errors import RepositoryCorrupt
+from morag.format import object_codec as codec
+from morag.format.ids import NO_ANCESTOR
+from morag.format.objects import Commit, Index, IndexSegments, Memo, Stripe, Unique
+from morag.format.records import ObjId
 from morag.index.directory import Directory, Replacement, directory_of
 from morag.index.keys import text_key
 from morag.index.segment import Segment
-from morag.persist import codec
 from morag.persist.cache import ObjectCache
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index, IndexSegments, Memo, Stripe, Unique
 from morag.persist.persist import Persist
 from tests.index.strategies import KEYS, POOL, op_of
 
@@ -48,7 +48,7 @@ def test_only_one_stripe_can_hold_a_key(directory: Directory, key: bytes) -> Non
 
 
 @given(directories(), KEYS)
-def test_a_key_belongs_where_the_original_puts_it(directory: Directory, key: bytes) -> None:
+def test_a_key_belongs_to_the_same_stripe_as_in_nessie(directory: Directory, key: bytes) -> None:
     bounds = [bound for s in directory.stripes for bound in (s.first, s.last)]
     last = len(directory) - 1
     assert directory.position(key) == min(bisect_left(bounds, key) // 2, last)
@@ -57,7 +57,7 @@ def test_a_key_belongs_where_the_original_puts_it(directory: Directory, key: byt
 
 
 @given(directories(), st.data())
-def test_replacing_stripes_is_as_good_as_starting_over(
+def test_replacing_stripes_equals_building_the_directory_again(
     directory: Directory, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(0, len(directory)), min_size=2, max_size=4)))
@@ -76,7 +76,7 @@ def test_replacing_stripes_is_as_good_as_starting_over(
 
 
 @given(directories())
-def test_a_stripe_list_is_read_as_it_was_written(directory: Directory) -> None:
+def test_a_stripe_list_survives_encoding_and_decoding(directory: Directory) -> None:
     assert codec.decode_stripes(directory.as_object().encoded) == list(directory.stripes)
 
 
@@ -97,14 +97,14 @@ def commit_on(reference_index: ObjId) -> Commit:
     )
 
 
-def test_a_lone_segment_may_be_the_whole_reference_index() -> None:
+def test_a_single_segment_may_be_the_whole_reference_index() -> None:
     first, last = text_key("a"), text_key("b")
     index = Index(Segment.build([(first, op_of(1)), (last, op_of(2))]).serialize())
     found = directory_of(persist_with(index), commit_on(index.id))
     assert found.stripes == (Stripe(first, last, index.id),)
 
 
-def test_an_empty_segment_is_no_stripe() -> None:
+def test_an_empty_segment_makes_no_stripe() -> None:
     index = Index(b"\x02\x00")
     assert not directory_of(persist_with(index), commit_on(index.id)).stripes
 
@@ -125,11 +125,11 @@ def test_a_damaged_stripe_list_is_reported(encoded: bytes) -> None:
 @pytest.mark.parametrize("bounds", ["ba", "acbd", "abbc", "cdab"])
 @pytest.mark.parametrize("is_inlined", [False, True])
 def test_stripes_out_of_order_are_reported(bounds: str, is_inlined: bool) -> None:
-    """A diff would never come to their end."""
+    """A diff over them would never end."""
     keys = [text_key(letter) for letter in bounds]
     stripes = [stripe_of(first, last) for first, last in zip(keys[::2], keys[1::2], strict=True)]
     segments = IndexSegments(
-        ObjId(b"\x01" * 32), b"".join(codec.encoded_stripe(1, each) for each in stripes)
+        ObjId(b"\x01" * 32), b"".join(codec.encoded_stripe(each) for each in stripes)
     )
     commit = commit_on(segments.id)
     if is_inlined:
@@ -141,7 +141,7 @@ def test_stripes_out_of_order_are_reported(bounds: str, is_inlined: bool) -> Non
 
 
 class RacedMemo(Memo):
-    """Holds stripes when it is looked at first, and the directory of another thread after that."""
+    """Holds stripes at the first read, and the directory of another thread afterwards."""
 
     def __init__(self, stripes: list[Stripe]) -> None:
         self._forms: list[object] = [Directory(stripes), stripes]

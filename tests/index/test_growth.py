@@ -1,4 +1,4 @@
-"""However an index grew, spilled and was cut up: it shows what a plain dict shows."""
+"""Indexes that grow, spill and split: they always equal a plain dict."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from morag.backend.base import ObjId
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import ADD, INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, with_action
+from morag.format.objects import Commit, Index
+from morag.format.records import ObjId
 from morag.index.diff import diff
 from morag.index.directory import segment_of
 from morag.index.keys import ALL, KeyRange, content_key, store_key
 from morag.index.layered import CommitIndex, index_of
-from morag.index.ops import ADD, INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, with_action
 from morag.index.spill import grown_index
 from morag.model.keys import ContentKey
 from morag.persist.cache import ObjectCache
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index
 from morag.persist.persist import Persist
 from tests.index.strategies import LETTERS, op_of
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 TINY = Settings(max_incremental_index_bytes=300, min_index_segment_bytes=300, max_inlined_stripes=2)
 UNIVERSE = [store_key(ContentKey.of(a, b)) for a in LETTERS for b in LETTERS[::3]]
 Changes = dict[bytes, int | None]
-"""What a commit does: numbers are put, None removes a key if it is there."""
+"""The changes of a commit: a number is put, None removes the key if it exists."""
 CHANGES = st.dictionaries(st.sampled_from(UNIVERSE), st.none() | st.integers(0, 999), max_size=12)
 BOUNDS = st.sampled_from([*UNIVERSE, b"", b"M\0a", b"N"])
 RANGES = st.builds(KeyRange, BOUNDS, st.none() | BOUNDS)
 
 
 class History:
-    """Commits one after the other, beside the dict that each of them should show."""
+    """Successive commits, and the dict that the newest must equal."""
 
     def __init__(self, persist: Persist) -> None:
         self.persist = persist
         self.index = index_of(persist, None)
         self.commit: Commit | None = None
         self.model: dict[bytes, bytes] = {}
-        self.happened: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
 
     def branch(self) -> History:
         other = History(self.persist)
@@ -78,28 +78,28 @@ class History:
         )
         self.index = new.index
         assert list(new.index.operations()) == operations
-        self._tell(before, new.reference_index)
+        self._count_events(before, new.reference_index)
 
     def reread(self) -> CommitIndex:
-        """The index as another server sees it, from what is stored."""
+        """The index as another server reads it from the store."""
         return index_of(self.persist, self.commit)
 
-    def _tell(self, before: CommitIndex, reference_index: ObjId | None) -> None:
-        """Note what the commit did to the stripes."""
+    def _count_events(self, before: CommitIndex, reference_index: ObjId | None) -> None:
+        """Count how the commit changed the stripes."""
         old, new = before.directory, self.index.directory
         if old is new:
             return
-        happened = self.happened
-        happened["spilled"] += 1
-        happened["as a list of stripes"] += reference_index is not None
-        happened["all stripes gone"] += bool(old) and not new
-        happened["stripes kept"] += bool(old.segment_ids & new.segment_ids)
+        events = self.events
+        events["spilled"] += 1
+        events["as a list of stripes"] += reference_index is not None
+        events["all stripes gone"] += bool(old) and not new
+        events["stripes kept"] += bool(old.segment_ids & new.segment_ids)
         for stripe in new.stripes:
             covered = [s for s in old.stripes if stripe.first <= s.last and s.first <= stripe.last]
-            happened["stripes joined"] += len(covered) > 1
+            events["stripes joined"] += len(covered) > 1
         for stripe in old.stripes:
             inside = [s for s in new.stripes if stripe.first <= s.last and s.first <= stripe.last]
-            happened["a stripe cut up"] += len(inside) > 1
+            events["a stripe cut up"] += len(inside) > 1
 
 
 def tiny_persist(cache_bytes: int = 1 << 24, settings: Settings = TINY) -> Persist:
@@ -107,7 +107,7 @@ def tiny_persist(cache_bytes: int = 1 << 24, settings: Settings = TINY) -> Persi
 
 
 def striped() -> History:
-    """Every key in stripes of some entries each, and the next few changes will spill."""
+    """A history with all keys in stripes, whose next few changes will spill."""
     history = History(tiny_persist(settings=replace(TINY, max_incremental_index_bytes=150)))
     history.add(dict.fromkeys(UNIVERSE, 1))
     history.add({})
@@ -123,7 +123,7 @@ def stripe_keys(history: History) -> list[list[bytes]]:
 
 
 def below(key: bytes) -> bytes:
-    """A key that stands between this one and the next."""
+    """A key between this one and the next."""
     parent = content_key(key)
     assert parent is not None
     return store_key(ContentKey((*parent.elements, "x")))
@@ -142,14 +142,14 @@ def check(index: CommitIndex, model: dict[bytes, bytes], ranges: Sequence[KeyRan
 
 
 def check_stripes(persist: Persist, index: CommitIndex) -> None:
-    """Stripes rise, do not overlap, and span exactly their keys; nothing is marked in vain."""
+    """Stripes ascend, do not overlap, and span exactly their keys; all marks are needed."""
     stripes = index.directory.stripes
     for stripe in stripes:
         keys = segment_of(persist.fetch(Index, stripe.segment)).keys
         assert (stripe.first, stripe.last) == (keys[0], keys[-1])
     assert all(one.last < other.first for one, other in pairwise(stripes))
     if not stripes:
-        assert INCREMENTAL_REMOVE[0] not in {op[0] for op in index.incremental.ops}
+        assert INCREMENTAL_REMOVE[0] not in {op[0] for _, op in index.incremental.items()}
 
 
 def within(range: KeyRange, key: bytes) -> bool:
@@ -177,14 +177,12 @@ def found_diff(
 
 
 @given(st.lists(CHANGES, max_size=25), st.lists(RANGES, max_size=3))
-def test_any_history_shows_what_a_dict_shows(
-    commits: list[Changes], ranges: list[KeyRange]
-) -> None:
+def test_any_history_equals_a_dict(commits: list[Changes], ranges: list[KeyRange]) -> None:
     history = History(tiny_persist())
     for changes in commits:
         history.add(changes)
         check(history.index, history.model)
-    for what in history.happened:
+    for what in history.events:
         event(what)
     check(history.reread(), history.model, ranges)
     check_stripes(history.persist, history.reread())
@@ -196,14 +194,14 @@ def test_any_history_shows_what_a_dict_shows(
     st.lists(CHANGES, max_size=6),
     RANGES,
 )
-def test_a_diff_of_two_branches_is_that_of_two_dicts(
-    common: list[Changes], ours: list[Changes], theirs: list[Changes], range: KeyRange
+def test_a_diff_of_two_branches_equals_that_of_two_dicts(
+    common: list[Changes], first: list[Changes], second: list[Changes], range: KeyRange
 ) -> None:
     one = History(tiny_persist())
     for changes in common:
         one.add(changes)
     other = one.branch()
-    for history, commits in ((one, ours), (other, theirs)):
+    for history, commits in ((one, first), (other, second)):
         for changes in commits:
             history.add(changes)
     event("stripes shared" if one.index.directory is other.index.directory else "stripes differ")
@@ -214,8 +212,8 @@ def test_a_diff_of_two_branches_is_that_of_two_dicts(
 
 
 @pytest.mark.parametrize("cache_bytes", [1 << 24, 0], ids=["cached", "uncached"])
-def test_a_long_history_goes_through_every_shape(cache_bytes: int) -> None:
-    """It fills up, churns, shrinks, fills, is emptied, and fills again."""
+def test_a_long_history_equals_a_dict_in_every_shape(cache_bytes: int) -> None:
+    """It grows, changes, shrinks, grows, is emptied, and grows again."""
     random = Random(17)
     history = History(tiny_persist(cache_bytes))
     for step in range(300):
@@ -232,12 +230,12 @@ def test_a_long_history_goes_through_every_shape(cache_bytes: int) -> None:
         bounds = sorted(random.sample(UNIVERSE, 2))
         check(history.reread(), history.model, [KeyRange(*bounds), KeyRange(bounds[1])])
         check_stripes(history.persist, history.index)
-    never = [what for what, times in history.happened.items() if not times]
-    assert history.happened and not never
+    never = [what for what, times in history.events.items() if not times]
+    assert history.events and not never
 
 
 @pytest.mark.parametrize("at", [0, 3, -1])
-def test_what_is_left_of_a_stripe_joins_a_neighbour(at: int) -> None:
+def test_a_stripe_that_became_small_joins_a_neighbour(at: int) -> None:
     history = striped()
     before = stripe_keys(history)
     *removed, left = before[at]
@@ -251,8 +249,8 @@ def test_what_is_left_of_a_stripe_joins_a_neighbour(at: int) -> None:
     check_stripes(history.persist, history.index)
 
 
-def test_what_is_left_of_the_last_stripe_stays_alone_beside_a_changed_one() -> None:
-    """The neighbour is written anew already, and is too full to take it in."""
+def test_a_small_last_stripe_does_not_join_a_changed_neighbour() -> None:
+    """The neighbour was rewritten by the same commit, and is too full."""
     history = striped()
     before = stripe_keys(history)
     *removed, left = before[-1]
@@ -264,7 +262,7 @@ def test_what_is_left_of_the_last_stripe_stays_alone_beside_a_changed_one() -> N
     check_stripes(history.persist, history.index)
 
 
-def test_a_stripe_that_lost_all_its_keys_is_gone() -> None:
+def test_a_stripe_without_keys_is_removed() -> None:
     history = striped()
     before = stripe_keys(history)
     history.add(dict.fromkeys(before[2]))
@@ -287,7 +285,7 @@ def test_an_index_spills_when_it_is_longer_than_the_limit() -> None:
         assert bool(history.index.directory) == spills
 
 
-def test_more_stripes_than_a_commit_takes_are_listed_in_an_object() -> None:
+def test_more_stripes_than_fit_in_a_commit_are_listed_in_an_object() -> None:
     listed = striped().commit
     assert listed is not None and listed.reference_index is not None and not listed.stripes
     few = History(tiny_persist())
@@ -297,7 +295,7 @@ def test_more_stripes_than_a_commit_takes_are_listed_in_an_object() -> None:
     assert few.commit.reference_index is None and 0 < len(few.commit.stripes) <= 2
 
 
-def test_few_long_keys_spill_into_one_stripe_each() -> None:
+def test_long_keys_spill_into_one_stripe_each() -> None:
     """Each entry alone is larger than a stripe should be."""
     history = History(tiny_persist())
     keys = [store_key(ContentKey.of(letter * 490)) for letter in "abc\uffff"]
@@ -308,8 +306,8 @@ def test_few_long_keys_spill_into_one_stripe_each() -> None:
 
 
 @pytest.mark.parametrize("at_once", [3, 40])
-def test_no_stripe_is_larger_than_it_may_be_however_long_its_keys(at_once: int) -> None:
-    """Long keys and short ones stand in heaps, so that equal counts are not equal sizes."""
+def test_no_stripe_exceeds_the_limit_with_keys_of_different_lengths(at_once: int) -> None:
+    """Long and short keys are grouped, so that equal counts are not equal sizes."""
     settings = replace(TINY, max_index_segment_bytes=4096)
     history = History(tiny_persist(settings=settings))
     names = [f"{n:03}" * (160 if n % 50 < 25 else 1) for n in range(300)]
@@ -329,19 +327,19 @@ def test_no_stripe_is_larger_than_it_may_be_however_long_its_keys(at_once: int) 
 def test_a_commit_keeps_its_own_operations_out_of_the_reference_index() -> None:
     history = History(tiny_persist())
     history.add(dict.fromkeys(UNIVERSE[:30], 1))
-    assert not history.index.directory, "there is nothing to spill but the commit's own"
+    assert not history.index.directory, "only the commit's own operations could spill"
     history.add({UNIVERSE[0]: None, UNIVERSE[40]: 2})
-    assert [op[:1] for op in history.index.incremental.ops] == [REMOVE, ADD]
+    assert [op[:1] for _, op in history.index.incremental.items()] == [REMOVE, ADD]
     assert len(history.index.directory) > 2
     history.add({UNIVERSE[1]: 3})
-    assert sorted(op[:1] for op in history.index.incremental.ops) == [
+    assert sorted(op[:1] for _, op in history.index.incremental.items()) == [
         ADD,
         INCREMENTAL_ADD,
         INCREMENTAL_REMOVE,
     ]
 
 
-def test_a_diff_reads_only_what_may_differ() -> None:
+def test_a_diff_reads_only_stripes_that_may_differ() -> None:
     persist = tiny_persist(0)
     one = History(persist)
     for start in range(0, len(UNIVERSE), 10):

@@ -1,4 +1,4 @@
-"""Store keys sort as the original sorts them and lose nothing."""
+"""Store keys: round trips, the order of Nessie, and ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def java_order(text: str) -> bytes:
 
 
 def raw(key: ContentKey) -> str:
-    """The store key as the original writes it."""
+    """The store key as Nessie writes it."""
     return "M\0" + "\1".join(key.elements) + "\0C"
 
 
@@ -40,13 +40,13 @@ def holds(range: KeyRange, key: bytes) -> bool:
 
 
 @given(ANY_KEY)
-def test_a_content_key_comes_back_from_its_store_key(key: ContentKey) -> None:
+def test_a_content_key_is_read_from_its_store_key(key: ContentKey) -> None:
     assert content_key(store_key(key)) == key
     assert key_text(store_key(key)) == raw(key)
 
 
 @given(NAMES)
-def test_a_name_comes_back_from_its_key(name: str) -> None:
+def test_a_name_is_read_from_its_key(name: str) -> None:
     assert key_text(text_key(name)) == name
 
 
@@ -67,7 +67,7 @@ def test_names_sort_by_utf_16_units(names: list[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["refs/heads/main", "repo\0description", "configs\0GARBAGE_COLLECTOR", "M\0a\0D", "M"]
 )
-def test_other_keys_hold_no_content(text: str) -> None:
+def test_other_store_keys_are_not_content_keys(text: str) -> None:
     assert content_key(text_key(text)) is None
 
 
@@ -78,7 +78,7 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 
 
 @given(ANY_KEY, ANY_KEY, ANY_KEY)
-def test_bounds_are_part_of_their_range(key: ContentKey, low: ContentKey, high: ContentKey) -> None:
+def test_bounds_are_inclusive(key: ContentKey, low: ContentKey, high: ContentKey) -> None:
     found = contents_range(min_key=low, max_key=high)
     assert holds(found, store_key(key)) == (not key < low and not high < key)
     assert holds(contents_range(keys=[low, high]), store_key(low))
@@ -86,15 +86,17 @@ def test_bounds_are_part_of_their_range(key: ContentKey, low: ContentKey, high: 
 
 
 @given(CONTENT_KEYS, CONTENT_KEYS)
-def test_a_prefix_holds_itself_and_its_children(key: ContentKey, prefix: ContentKey) -> None:
+def test_a_prefix_range_holds_the_prefix_and_its_children(
+    key: ContentKey, prefix: ContentKey
+) -> None:
     child = ContentKey(prefix.elements + key.elements)
     for candidate in (key, prefix, child, prefix.parent):
         inside = holds(contents_range(prefix=prefix), store_key(candidate))
         assert inside == candidate.starts_with(prefix)
 
 
-def test_a_prefix_goes_with_other_bounds_here() -> None:
-    """That the API does not combine them is the API's business."""
+def test_a_prefix_can_be_combined_with_bounds_in_the_kernel() -> None:
+    """Only the API refuses the combination."""
     prefix, low, high = ContentKey.of("a"), ContentKey.of("a", "c"), ContentKey.of("b")
     found = contents_range(prefix=prefix, min_key=low)
     assert [holds(found, store_key(k)) for k in (prefix, low, high)] == [False, True, False]
@@ -103,7 +105,7 @@ def test_a_prefix_goes_with_other_bounds_here() -> None:
 
 
 @given(st.builds(KeyRange, st.binary(), st.none() | st.binary()), st.binary())
-def test_a_range_has_its_lower_and_not_its_upper_end(range: KeyRange, key: bytes) -> None:
+def test_a_range_includes_its_lower_and_excludes_its_upper_end(range: KeyRange, key: bytes) -> None:
     assert (key in range) == holds(range, key)
     if range.upper is None or range.lower < range.upper:
         assert range.lower in range
@@ -118,5 +120,5 @@ def test_names_are_found_by_prefix_and_bounds(name: str, prefix: str, low: str, 
 
 
 @given(ANY_KEY, ANY_KEY)
-def test_the_rest_of_a_range_starts_behind_a_key(one: ContentKey, other: ContentKey) -> None:
+def test_the_rest_of_a_range_starts_after_a_key(one: ContentKey, other: ContentKey) -> None:
     assert holds(CONTENTS.after(store_key(one)), store_key(other)) == (one < other)

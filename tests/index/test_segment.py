@@ -1,4 +1,4 @@
-"""A segment behaves like a sorted dict, and its bytes do not depend on how it came about."""
+"""A segment equals a sorted dict, and its bytes do not depend on how it was built."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from morag.backend.base import ObjId
 from morag.errors import RepositoryCorrupt
+from morag.format.damage import UNREADABLE
+from morag.format.index_entries import ADD, make_op
+from morag.format.object_codec import decode, encode
+from morag.format.objects import Index
+from morag.format.records import ObjId
 from morag.index.directory import segment_of
 from morag.index.keys import KeyRange, key_text, store_key, text_key
-from morag.index.ops import ADD, make_op
 from morag.index.segment import EMPTY, Change, Segment
 from morag.model.keys import ContentKey
-from morag.persist.codec import decode, encode
-from morag.persist.objects import Index
-from morag.wire import UNREADABLE, read_varint
-from tests.format.damaging import damaged
+from morag.protobuf import read_varint
+from tests.format.damaged_rows import damaged
 from tests.index.strategies import ENTRIES, KEYS, OPS, POOL, op_of
 
 Model = dict[bytes, bytes]
 
-# As long as values get, and such that a search for entries falls out of step on them.
+# Values of the largest length, whose bytes mislead a search for entries.
 ODD_OPS = st.binary(max_size=100).map(lambda value: make_op(ADD, 1, ObjId(value), bytes(16)))
 CHANGES = st.dictionaries(KEYS, st.none() | OPS, max_size=30)
 
@@ -31,7 +32,7 @@ def built(model: Model) -> Segment:
 
 
 def written(model: Model) -> bytes:
-    """The bytes of the format, written out plainly."""
+    """The bytes of the format, encoded in the simplest way."""
     out = bytearray(b"\x02")
     assert len(model) < 128
     out.append(len(model))
@@ -52,32 +53,32 @@ def written(model: Model) -> bytes:
     return bytes(out)
 
 
-def like(segment: Segment, model: Model) -> bool:
-    """Whether keys, entries and bytes are those of the model."""
+def equals_model(segment: Segment, model: Model) -> bool:
+    """Whether keys, entries and bytes equal those of the model."""
     return list(segment.items()) == sorted(model.items()) and segment.serialize() == written(model)
 
 
 @given(ENTRIES)
 def test_a_segment_is_written_in_the_format(model: Model) -> None:
-    assert like(built(model), model)
+    assert equals_model(built(model), model)
 
 
 @given(ENTRIES)
 def test_a_segment_is_read_as_it_was_written(model: Model) -> None:
     segment = Segment.decode(written(model))
-    assert like(segment, model)
+    assert equals_model(segment, model)
     assert segment == built(model)
 
 
 @given(st.dictionaries(KEYS, OPS | ODD_OPS, min_size=1, max_size=20))
 def test_values_may_have_any_length(model: Model) -> None:
-    assert like(Segment.decode(written(model)), model)
+    assert equals_model(Segment.decode(written(model)), model)
 
 
 @given(ENTRIES)
 def test_the_older_version_without_a_count_is_read(model: Model) -> None:
     data = written(model)
-    assert like(Segment.decode(b"\x01" + data[2:]), model)
+    assert equals_model(Segment.decode(b"\x01" + data[2:]), model)
 
 
 def test_long_keys_and_many_entries_take_longer_numbers() -> None:
@@ -91,12 +92,12 @@ def test_long_keys_and_many_entries_take_longer_numbers() -> None:
 
 @given(ENTRIES, CHANGES)
 @example({b"a\0\0": op_of(1), b"b\0\0": op_of(2)}, {b"a\0\0": None, b"b\0\0": None})
-def test_changes_are_those_of_a_dict(model: Model, changes: dict[bytes, bytes | None]) -> None:
+def test_changes_equal_those_of_a_dict(model: Model, changes: dict[bytes, bytes | None]) -> None:
     segment = built(model)
     after = {key: op for key, op in {**model, **changes}.items() if op is not None}
     event("rebuilt" if 4 * len(changes) > len(model) else "spliced")
-    assert like(segment.changed(sorted(changes.items())), after)
-    assert like(segment, model), "the segment itself stays as it is"
+    assert equals_model(segment.changed(sorted(changes.items())), after)
+    assert equals_model(segment, model), "the segment itself must not change"
 
 
 @given(st.dictionaries(st.sampled_from(POOL), OPS, min_size=20, max_size=30), st.data())
@@ -105,11 +106,11 @@ def test_few_changes_are_spliced_to_the_same_bytes(model: Model, data: st.DataOb
     changes = data.draw(st.dictionaries(some, st.none() | OPS, max_size=len(model) // 4))
     after = {key: op for key, op in {**model, **changes}.items() if op is not None}
     changed: list[Change] = sorted(changes.items())
-    assert like(Segment.decode(written(model)).changed(changed), after)
+    assert equals_model(Segment.decode(written(model)).changed(changed), after)
 
 
 @given(ENTRIES, KEYS)
-def test_a_key_is_found_where_it_is(model: Model, key: bytes) -> None:
+def test_a_key_is_found_at_its_position(model: Model, key: bytes) -> None:
     segment = built(model)
     assert segment.find(key) == model.get(key)
     for known in model:
@@ -117,7 +118,9 @@ def test_a_key_is_found_where_it_is(model: Model, key: bytes) -> None:
 
 
 @given(ENTRIES, KEYS, st.none() | KEYS)
-def test_a_slice_is_what_lies_within(model: Model, lower: bytes, upper: bytes | None) -> None:
+def test_a_slice_holds_the_entries_in_its_range(
+    model: Model, lower: bytes, upper: bytes | None
+) -> None:
     inside = {k: op for k, op in model.items() if lower <= k and (upper is None or k < upper)}
     assert built(model).slice(KeyRange(lower, upper)) == sorted(inside.items())
 
@@ -126,14 +129,14 @@ def test_a_slice_is_what_lies_within(model: Model, lower: bytes, upper: bytes | 
 def test_parts_are_nearly_equal_and_join_to_the_whole(model: Model, parts: int) -> None:
     divided = built(model).divided(parts)
     assert len(divided) == min(parts, len(model))
-    assert all(like(part, dict(part.items())) for part in divided)
+    assert all(equals_model(part, dict(part.items())) for part in divided)
     if divided:
         assert {len(part) for part in divided[:-1]} <= {max(1, len(model) // parts)}
         assert len(divided[-1]) >= len(divided[0])
     joined = EMPTY
     for part in divided:
         joined = joined.joined(part)
-    assert like(joined, model)
+    assert equals_model(joined, model)
 
 
 SOUND = [
@@ -148,24 +151,24 @@ SOUND = [
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     st.integers(0, 500),
 )
-def test_damaged_bytes_are_refused_or_read_to_the_last(
+def test_damaged_bytes_are_refused_or_read_completely(
     data: bytes, hits: list[tuple[int, int]], size: int
 ) -> None:
-    """An index alone has no checksum; that its object is damaged shows by the id of that."""
+    """An index has no checksum; only the id of its object reveals the damage."""
     damaged = bytearray(data)
     for at, byte in hits:
         damaged[at % len(damaged)] = byte
-    refused_or_read_to_the_last(bytes(damaged[:size]))
+    check_refused_or_read_completely(bytes(damaged[:size]))
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_refused_or_read_to_the_last(data: bytes) -> None:
+def test_random_bytes_are_refused_or_read_completely(data: bytes) -> None:
     for prefix in (b"", b"\x01", b"\x02\x01", b"\x02\x02a\0\0" + op_of(1)):
-        refused_or_read_to_the_last(prefix + data)
+        check_refused_or_read_completely(prefix + data)
 
 
-def refused_or_read_to_the_last(data: bytes) -> None:
-    """Nothing is skipped, and what could be read can be used."""
+def check_refused_or_read_completely(data: bytes) -> None:
+    """No byte is skipped, and a segment that was read can be used."""
     try:
         segment = Segment.decode(data)
     except UNREADABLE:
@@ -178,7 +181,7 @@ def refused_or_read_to_the_last(data: bytes) -> None:
     for key in segment.keys:
         assert key.endswith(b"\0\0")
         key_text(key)
-    assert all(op[1] < 128 for op in segment.ops)
+    assert all(op[1] < 128 for _, op in segment.items())
 
 
 @given(

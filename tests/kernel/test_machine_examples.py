@@ -1,4 +1,4 @@
-"""What random histories once found, or would need luck to find again, told step by step."""
+"""Histories that random tests once found, or would find only by luck, as fixed examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morag.model.keys import ContentKey
 from morag.model.merging import MergeBehavior, MergeKey
 from morag.model.operations import Delete, Put, Unchanged
 from morag.model.references import TagNote
-from morag.testing.strategies import table
+from tests.kernel.strategies import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,8 @@ def updated(repo: Repository, at: str, key: ContentKey, number: int) -> Put:
     return Put(key, msgspec.structs.replace(table(number), id=held.id))
 
 
-def test_a_forced_re_add_of_what_is_there_already_can_be_checked(repo: Repository) -> None:
-    """Its id once covered a remove that nobody could find again, so it passed for damaged."""
+def test_a_commit_is_consistent_after_a_forced_re_add_of_equal_content(repo: Repository) -> None:
+    """Its id once covered a remove that could not be derived again, so it looked damaged."""
     work = branch(repo, "work")
     readded = repo.commit(work, [Delete(A), Put(A, table(2))], "re-add")
     repo.merge(work, "main", squash=True)
@@ -58,7 +58,7 @@ def test_a_forced_re_add_of_what_is_there_already_can_be_checked(repo: Repositor
     assert state(repo, "main") == state(repo, work)
 
 
-def test_a_forced_re_add_over_other_content_can_be_checked(repo: Repository) -> None:
+def test_a_commit_is_consistent_after_a_forced_re_add_over_other_content(repo: Repository) -> None:
     work = branch(repo, "work")
     readded = repo.commit(work, [Delete(A), Put(A, table(2))], "re-add")
     repo.commit("main", [Delete(A), Put(A, table(3))], "re-add otherwise")
@@ -71,7 +71,7 @@ def test_a_forced_re_add_over_other_content_can_be_checked(repo: Repository) -> 
 def test_a_conflict_stays_when_a_later_commit_drops_its_key(
     repo: Repository, by_merge: bool
 ) -> None:
-    """The rename of `b` to `c` is dropped as a whole; the clash over `b` before it is not."""
+    """The rename of `b` to `c` is dropped as a whole; the earlier conflict of `b` stays."""
     work = branch(repo, "work")
     hashes = [repo.commit(work, [Put(B, table(1))], "add").hash]
     held = repo.contents.get(work, B)
@@ -89,7 +89,7 @@ def test_a_conflict_stays_when_a_later_commit_drops_its_key(
     assert state(repo, "main") == before
 
 
-def test_a_re_add_that_conflicts_is_dropped_with_both_its_halves(repo: Repository) -> None:
+def test_a_re_add_that_conflicts_is_dropped_as_a_whole(repo: Repository) -> None:
     work = branch(repo, "work")
     readded = repo.commit(work, [Delete(A), Put(A, table(2))], "re-add")
     repo.commit("main", [updated(repo, "main", A, 3)], "update")
@@ -99,8 +99,8 @@ def test_a_re_add_that_conflicts_is_dropped_with_both_its_halves(repo: Repositor
     assert state(repo, "main") == before
 
 
-def test_a_content_that_moved_into_an_occupied_key_is_dropped_as_a_whole(repo: Repository) -> None:
-    """Or `a` would be gone from the source's old key and never arrive at its new one."""
+def test_a_rename_to_an_occupied_key_is_dropped_as_a_whole(repo: Repository) -> None:
+    """Otherwise the content of `a` would be removed and not be put under its new key."""
     repo.commit("main", [Put(B, table(2))], "second table")
     work = branch(repo, "work")
     held = repo.contents.get(work, A)
@@ -112,19 +112,19 @@ def test_a_content_that_moved_into_an_occupied_key_is_dropped_as_a_whole(repo: R
     assert state(repo, "main") == before
 
 
-def test_the_merge_parent_is_kept_when_the_last_commit_is_left_out(repo: Repository) -> None:
-    """Without it, a second merge would replay the update and run into itself."""
+def test_the_merge_parent_is_kept_when_the_last_commit_is_skipped(repo: Repository) -> None:
+    """Without it, a second merge would replay the update and conflict with the first."""
     work = branch(repo, "work")
     repo.commit(work, [updated(repo, work, A, 2)], "update")
     repo.commit(work, [Unchanged(A)], "nothing")
     repo.commit("main", [Put(B, table(1))], "meanwhile")
     assert repo.merge(work, "main", squash=False).was_applied
-    again = repo.merge(work, "main", squash=False)
-    assert again.was_successful and not again.was_applied
+    second = repo.merge(work, "main", squash=False)
+    assert second.was_successful and not second.was_applied
 
 
-def test_of_two_renames_the_forced_one_stays(repo: Repository) -> None:
-    """One table is never left under two keys."""
+def test_a_forced_rename_replaces_another_rename(repo: Repository) -> None:
+    """The table is never under two keys."""
     held = repo.contents.get("main", A)
     work = branch(repo, "work")
     repo.commit(work, [Delete(A), Put(B, held)], "rename")
@@ -133,14 +133,14 @@ def test_of_two_renames_the_forced_one_stays(repo: Repository) -> None:
     assert state(repo, "main") == {B: held}
 
 
-def test_a_forced_rename_stays_one_content_if_its_commit_removes_what_was_not_there(
+def test_a_forced_rename_whose_commit_removes_a_missing_key_has_one_content(
     repo: Repository,
 ) -> None:
     content = repo.contents.get("main", A)
     for name, key in (("one", B), ("other", C)):
         repo.commit(branch(repo, name), [Delete(A), Put(key, content)], "rename")
     branch(repo, "third")
-    # On `other` it also removes `a`, which is not there.
+    # On `other` the commit also removes `a`, which does not exist.
     repo.transplant([repo.references.get("one").hash or ""], "other", default=MergeBehavior.FORCE)
     assert state(repo, "other") == {B: content}
     forced = repo.references.get("other").hash or ""
@@ -150,7 +150,7 @@ def test_a_forced_rename_stays_one_content_if_its_commit_removes_what_was_not_th
     assert state(repo, "third") == {B: content}
 
 
-def test_tags_with_empty_notes_do_not_show_each_others(repo: Repository) -> None:
+def test_tags_with_empty_notes_do_not_share_notes(repo: Repository) -> None:
     notes = [TagNote(), TagNote(message=""), TagNote(signature=b"")]
     for number, note in enumerate(notes):
         repo.references.create_tag(f"t{number}", "main", note)
@@ -158,7 +158,7 @@ def test_tags_with_empty_notes_do_not_show_each_others(repo: Repository) -> None
 
 
 def test_the_merge_base_may_be_lower_in_seq_than_its_own_ancestors(repo: Repository) -> None:
-    """A short branch that merged a long one: everything merged later stems from the short one."""
+    """A short branch merges a long one; branches that merge it later have it as merge base."""
     short = branch(repo, "short")
     repo.commit(short, [Put(B, table(1))], "short")
     for number in range(2, 6):
@@ -170,7 +170,7 @@ def test_the_merge_base_may_be_lower_in_seq_than_its_own_ancestors(repo: Reposit
     assert repo.history.merge_base(one, other) == merged
 
 
-def test_crossed_merges_leave_several_bases_and_any_of_them_will_do(repo: Repository) -> None:
+def test_crossed_merges_have_several_merge_bases_and_any_is_valid(repo: Repository) -> None:
     left, right = branch(repo, "left"), branch(repo, "right")
     heads = {
         repo.commit(left, [Put(B, table(1))], "left").hash,
@@ -184,10 +184,10 @@ def test_crossed_merges_leave_several_bases_and_any_of_them_will_do(repo: Reposi
 
 
 @pytest.mark.parametrize("squash", [True, False])
-def test_a_forced_rename_moves_the_table_also_if_its_old_name_was_taken_at_once(
+def test_a_forced_rename_moves_the_table_when_its_old_key_is_reused(
     repo: Repository, squash: bool
 ) -> None:
-    """A replay has no remove for a key that got another content in the same commit."""
+    """A replay has no remove for a key that gets another content in the same commit."""
     work, all_at_once = branch(repo, "work"), branch(repo, "all-at-once")
     held = repo.contents.get("main", A)
     repo.commit(work, [Delete(A), Put(B, held)], "rename")

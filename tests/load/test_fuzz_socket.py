@@ -1,4 +1,4 @@
-"""Bytes that are no good requests: the server refuses them, lives on, and keeps nothing of them."""
+"""Malformed requests: the server refuses them, stays alive, and keeps nothing of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.serving import Address
+    from tests.server_process import Address
 
 HANG_UP_SECONDS: Final = 20
 LET_GO_SECONDS: Final = 20
@@ -32,12 +32,12 @@ _GET: Final = b"GET /api/v2/config HTTP/1.1\r\n" + _HOST + b"\r\n"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server takes everything in this file; in the end it must hold no more than before."""
+    """One server for this file; in the end it must hold no more resources than before."""
     with Served(tmp_path_factory.mktemp("fuzz"), quiet=True) as server:
-        assert statuses(told(server.address, _GET)) == [200]
-        idle = server.held()
+        assert statuses(exchanged(server.address, _GET)) == [200]
+        idle = server.resources()
         yield server
-        assert server.lets_go(idle, LET_GO_SECONDS), server.held()
+        assert server.becomes_idle(idle, LET_GO_SECONDS), server.resources()
 
 
 def commit(body: bytes, headers: bytes = b"") -> bytes:
@@ -95,7 +95,7 @@ REFUSED: Final = {
     "a chunk of a negative size": chunked(b"-5\r\nhello\r\n0\r\n\r\n"),
     "a chunk of an endless size": chunked(b"f" * 40 + b"\r\nhello\r\n0\r\n\r\n"),
     "a chunk longer than it says": chunked(b"2\r\nhello\r\n0\r\n\r\n"),
-    "an encoding that nobody knows": _COMMIT + _JSON + b"Transfer-Encoding: rot13\r\n\r\n",
+    "an unknown encoding": _COMMIT + _JSON + b"Transfer-Encoding: rot13\r\n\r\n",
     # Bodies.
     "gzip cut short": commit(_ZIPPED[:-9], _ZIP),
     "gzip that is none": commit(_PLAIN, _ZIP),
@@ -142,9 +142,9 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_wrong_is_refused(server: Served, sent: bytes) -> None:
-    answered = statuses(told(server.address, sent))
-    assert answered, "it should say what is wrong"
+def test_malformed_requests_are_refused(server: Served, sent: bytes) -> None:
+    answered = statuses(exchanged(server.address, sent))
+    assert answered, "no answer to a malformed request"
     assert all(400 <= status < 500 for status in answered), answered
     check_alive(server)
 
@@ -161,36 +161,36 @@ UNFINISHED: Final = {
 
 
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED.keys())
-def test_what_stays_unfinished_is_forgotten(server: Served, sent: bytes) -> None:
-    answered = statuses(told(server.address, sent))
+def test_unfinished_requests_are_dropped(server: Served, sent: bytes) -> None:
+    answered = statuses(exchanged(server.address, sent))
     assert all(400 <= status < 500 for status in answered), answered
     check_alive(server)
 
 
-def test_requests_sent_ahead_are_answered_in_order(server: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
     lost = _GET.replace(b"config", b"nothing")
-    assert statuses(told(server.address, (_GET + lost) * 50)) == [200, 404] * 50
+    assert statuses(exchanged(server.address, (_GET + lost) * 50)) == [200, 404] * 50
     check_alive(server)
 
 
-def test_after_nonsense_no_request_is_answered(server: Served) -> None:
-    """Whoever lost count cannot know what is a request and what is the body of another."""
-    assert statuses(told(server.address, _GET + b"nonsense\r\n\r\n" + _GET)) == [200, 400]
+def test_after_a_malformed_request_no_other_is_answered(server: Served) -> None:
+    """The server cannot know any more where the next request begins."""
+    assert statuses(exchanged(server.address, _GET + b"nonsense\r\n\r\n" + _GET)) == [200, 400]
     check_alive(server)
 
 
 def test_a_request_hidden_in_a_body_is_not_answered(server: Served) -> None:
     hidden = commit(_GET)
-    assert statuses(told(server.address, hidden + _GET)) == [400, 200]
+    assert statuses(exchanged(server.address, hidden + _GET)) == [400, 200]
     check_alive(server)
 
 
 def test_a_thousand_connections_leave_nothing_behind(server: Served) -> None:
-    idle = server.held()
+    idle = server.resources()
     for number in range(1000):
         with socket.create_connection(server.address) as connection:
             connection.sendall(_GET[: number % len(_GET)])
-    assert server.lets_go(idle, LET_GO_SECONDS), server.held()
+    assert server.becomes_idle(idle, LET_GO_SECONDS), server.resources()
     check_alive(server)
 
 
@@ -223,7 +223,7 @@ _TELLING: Final = st.sampled_from(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Good requests, some bytes of which were lost, doubled or changed on their way."""
+    """Correct requests with some bytes lost, repeated or changed."""
     data = b"".join(draw(st.lists(st.sampled_from(GOOD), min_size=1, max_size=3)))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -237,31 +237,34 @@ def damaged(draw: st.DrawFn) -> bytes:
     max_examples=EXAMPLES,
     deadline=None,
     report_multiple_bugs=False,
-    phases=(Phase.reuse, Phase.generate),  # Shrinking what makes a server hang would take hours.
+    phases=(
+        Phase.reuse,
+        Phase.generate,
+    ),  # Shrinking an input that makes the server hang would take hours.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(sent=damaged() | st.binary(max_size=500))
-def test_whatever_comes_the_next_request_is_answered(server: Served, sent: bytes) -> None:
+def test_after_any_input_the_next_request_is_answered(server: Served, sent: bytes) -> None:
     note(f"sent: {sent!r}")
-    answered = statuses(told(server.address, sent))
+    answered = statuses(exchanged(server.address, sent))
     assert all(status < 500 for status in answered), answered
     check_alive(server)
 
 
 def check_alive(server: Served) -> None:
     assert server.is_alive
-    assert statuses(told(server.address, _GET)) == [200]
+    assert statuses(exchanged(server.address, _GET)) == [200]
 
 
-def told(address: Address, sent: bytes) -> bytes:
-    """Say it, hang up our half, and listen until the server hangs up."""
+def exchanged(address: Address, sent: bytes) -> bytes:
+    """Send the bytes, half-close, and read until the server closes."""
     answer = b""
     with socket.create_connection(address, HANG_UP_SECONDS) as connection:
         try:
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
         except ConnectionError:
-            pass  # It has heard enough; what it said about it is there to be read.
+            pass  # The server has closed; its answer can still be read.
         try:
             while received := connection.recv(1 << 16):
                 answer += received

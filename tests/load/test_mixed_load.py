@@ -1,4 +1,4 @@
-"""Many clients at once, some of them slow or broken: no good request fails, and nothing is lost."""
+"""Many clients at once, some slow or broken: no correct request fails, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.load.misbehaving import be_broken, be_slow
 from tests.load.working import EVERYTHING, NAMESPACE, READS, Record, Worker
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 BRANCHES: Final = ("main", "first", "second", "third")
 CACHE_BYTES: Final = 8 << 20
-"""Full long before the first third is over, or the cache would look like a leak."""
+"""Small enough to be full within the first third, so that it does not look like a leak."""
 GROWTH_BYTES: Final = (3 * 16 + 32) << 20
-"""What RocksDB is allowed by `backend.rocksdb_opening`, memtables and a cache of blocks: how much
-of it is taken in the first third depends on how fast the machine commits."""
+"""The limit of RocksDB's memtables and block cache (`backend.rocksdb_opening`). How much of it the
+first third uses depends on the speed of the machine."""
 READ_GROWTH_BYTES: Final = 8 << 20
-"""What requests may leave behind that change nothing: only what the allocator cannot give back."""
+"""The growth that reads may cause: only memory that the allocator cannot release."""
 LET_GO_SECONDS: Final = 20
 SAMPLE_SECONDS: Final = 0.5
 
@@ -51,29 +51,29 @@ def test_a_mixed_load_of_two_hundred_clients_for_a_minute(tmp_path: Path) -> Non
 
 @contextmanager
 def loaded(folder: Path, clients: int, seconds: float, seed: int) -> Iterator[Load]:
-    """A server that has been through it, and has lost nothing, neither commits nor memory."""
+    """A server after the load, which must have lost neither commits nor memory."""
     cache = ("--cache-bytes", str(CACHE_BYTES))
     with Served(folder, *cache, store=f"rocksdb:{folder / 'store'}", quiet=True) as server:
         load = Load(server, clients, seed)
-        idle = server.held()
+        idle = server.resources()
         load.resident = asyncio.run(load.run(seconds, EVERYTHING))
         failures = load.record.failures
         assert not failures, "\n".join([f"{len(failures)} failures", *failures[:20]])
-        assert server.lets_go(idle, LET_GO_SECONDS), (server.held(), idle)
+        assert server.becomes_idle(idle, LET_GO_SECONDS), (server.resources(), idle)
         for branch in BRANCHES:
             check_log(server, branch, load.record)
             check_tables(server, branch, load.record)
         left = {reference["name"] for reference in get(server, "trees")["references"]}
         assert left == set(BRANCHES)
         done = load.record.counts
-        assert not EVERYTHING.keys() - done.keys(), "not everything was tried"
+        assert not EVERYTHING.keys() - done.keys(), "some steps were never made"
         assert done["slow"]
         assert sum(times for what, times in done.items() if what.startswith("broken")) > 10
         yield load
 
 
 class Load:
-    """All the clients of one server: of a hundred, one is slow and one is broken."""
+    """The clients of one server: one of a hundred is slow, and one is broken."""
 
     def __init__(self, server: Served, clients: int, seed: int) -> None:
         self.record = Record()
@@ -89,7 +89,7 @@ class Load:
         }
 
     async def run(self, seconds: float, steps: Steps) -> list[int]:
-        """Let all of them work. Returns the server's memory in samples of equal distance."""
+        """Let all clients work; returns the server's memory at regular intervals."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
 
@@ -117,7 +117,7 @@ def branch_of(number: int) -> str:
 
 
 def growth(resident: list[int]) -> int:
-    """Of the last third beyond the first, where both are at their largest."""
+    """The growth of the maximum from the first third to the last."""
     third = len(resident) // 3
     return max(resident[-third:]) - max(resident[:third])
 
@@ -143,7 +143,7 @@ def prepare(server: Served, record: Record) -> None:
 
 
 def check_log(server: Served, branch: str, record: Record) -> None:
-    """Everything acknowledged is there once, and nothing that nobody tried."""
+    """The log has every acknowledged commit once, and none that no client sent."""
     log = list(paged(server, f"trees/{branch}/history?", "logEntries"))
     for newer, older in pairwise(log):
         assert newer["parentCommitHash"] == older["commitMeta"]["hash"]
@@ -160,7 +160,7 @@ def check_log(server: Served, branch: str, record: Record) -> None:
 
 
 def check_tables(server: Served, branch: str, record: Record) -> None:
-    """Each table has the snapshot that its owner gave it last."""
+    """Each table has the last snapshot of its owner."""
     entries = paged(server, f"trees/{branch}/entries?content=true&max-records=500&", "entries")
     found = {
         entry["name"]["elements"][1]: entry["content"]["snapshotId"]

@@ -1,4 +1,4 @@
-"""One client, rude or unlucky, against all others: how long they wait, what the server holds."""
+"""One greedy or unlucky client must not make others wait or the server grow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Before there were limits, others waited for 4 to 60 seconds, and the server grew by gigabytes.
 SHORT_WAIT_SECONDS: Final = 2.0
-NOTICED_SECONDS: Final = 6.0  # A few hundred clients that hung up; their listings take a minute.
-TIMES_AS_LONG: Final = 20  # As on this machine, busy as it is, when nobody is rude.
+NOTICED_SECONDS: Final = 6.0  # Hundreds of clients disconnected; their listings take a minute.
+TIMES_AS_LONG: Final = 20  # Times the wait of a single client on the same busy machine.
 GROWTH_BYTES: Final = 300 << 20
 
 ENTRIES: Final = 30_000
@@ -46,8 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("count", [1, 6])
 def test_bodies_that_are_refused_are_cheap(server: Served, count: int) -> None:
-    """Small when packed, large when unpacked, wrong, and of a shape that the forgiving way to read
-    would make millions of objects of."""
+    """Compressed bodies that are large when unpacked, invalid, and of a shape from which lenient
+    reading would make millions of objects."""
     content = b'{"type":"FOO","zz":[' + 10_000_000 * b"[]," + b"[]]}"
     bomb = gzip.compress(
         b'{"commitMeta":{"message":"m"},"operations":[{"type":"PUT","key":{"elements":["a"]},'
@@ -69,8 +69,8 @@ def test_bodies_that_are_refused_are_cheap(server: Served, count: int) -> None:
     assert watched.most_resident_bytes - before < GROWTH_BYTES
 
 
-def test_bodies_of_many_short_values_do_not_pile_up(server: Served) -> None:
-    """Valid ones, ten times as large when decoded. Four of them took 1.2 GB."""
+def test_bodies_of_many_short_values_do_not_exhaust_memory(server: Served) -> None:
+    """Valid bodies that are ten times as large when decoded. Without limits, four took 1.2 GB."""
     properties = ",".join(f'"{number:x}":""' for number in range(190_000))
     operation = (
         '{"type":"PUT","key":{"elements":["a%d"]},"content":'
@@ -94,8 +94,8 @@ def test_bodies_of_many_short_values_do_not_pile_up(server: Served) -> None:
     assert watched.most_resident_bytes - before < 2 * GROWTH_BYTES
 
 
-def test_requests_sent_ahead_hold_nobody_up(server: Served) -> None:
-    """Each connection is read as fast as it sends, and what it sent takes seconds to answer."""
+def test_pipelined_requests_do_not_hold_up_others(server: Served) -> None:
+    """Each connection is read as fast as it sends, and its requests take seconds to answer."""
     stopped = threading.Event()
 
     def send_ahead() -> None:
@@ -119,22 +119,22 @@ def test_requests_sent_ahead_hold_nobody_up(server: Served) -> None:
     check_wait(server, watched.longest_wait_seconds)
 
 
-def test_a_number_may_still_come_as_a_text(server: Served) -> None:
-    body = commit(*(f"forgiven-{n}" for n in range(300)))
+def test_a_number_may_still_be_sent_as_a_text(server: Served) -> None:
+    body = commit(*(f"lenient-{n}" for n in range(300)))
     for operation in body["operations"]:
         operation["content"]["snapshotId"] = "17"
-    post(server, "/api/v2/trees?name=forgiven&type=BRANCH", "main", reference(server, "small"))
-    answer = post(server, "/api/v2/trees/forgiven@{}/history/commit", "forgiven", body)
+    post(server, "/api/v2/trees?name=lenient&type=BRANCH", "main", reference(server, "small"))
+    answer = post(server, "/api/v2/trees/lenient@{}/history/commit", "lenient", body)
     assert len(answer["addedContents"]) == 300
 
 
-def test_listings_whose_clients_hung_up_hold_nobody_up(server: Served) -> None:
+def test_listings_of_disconnected_clients_do_not_hold_up_others(server: Served) -> None:
     request = b"GET /api/v2/trees/main/entries HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for _ in range(400):
         with socket.create_connection(server.address) as client:
             client.sendall(request)
     started = monotonic()
-    # The same client may be refused until it is noticed that the others of its requests are gone.
+    # The same client may be refused until the server notices the closed connections.
     while (answer := server.ask("GET", "/api/v2/trees/small/entries")).status == 503:
         assert monotonic() - started < NOTICED_SECONDS
         sleep(0.1)
@@ -144,7 +144,7 @@ def test_listings_whose_clients_hung_up_hold_nobody_up(server: Served) -> None:
 
 
 def test_new_connections_do_not_wait_for_listings(server: Served) -> None:
-    """Each connection needs the interpreter several times, which listings have most of the time."""
+    """Each connection needs the interpreter lock several times, which listings mostly hold."""
     with slow_readers(server, 300):
         waits = []
         end = monotonic() + 3
@@ -157,8 +157,8 @@ def test_new_connections_do_not_wait_for_listings(server: Served) -> None:
         check_wait(server, max(waits))
 
 
-def test_a_costly_filter_holds_nobody_up(server: Served) -> None:
-    """As long as it runs, the same client's other listings and reads get their turns."""
+def test_a_costly_filter_does_not_hold_up_others(server: Served) -> None:
+    """While it runs, other listings and reads of the same client get their turns."""
     costly = quote(r"entry.encodedKey.matches('(\\pL{1}x|\\pN{2}y)')", safe="")
     rude = [server.connect() for _ in range(4)]
     try:
@@ -175,7 +175,7 @@ def test_a_costly_filter_holds_nobody_up(server: Served) -> None:
 
 
 def test_large_answers_wait_for_their_readers_outside_of_memory(server: Served) -> None:
-    # From now on all contents are in the cache.
+    # This loads all contents into the cache.
     assert server.ask("GET", LARGE_LISTING).status == 200
     before = server.resident_bytes()
     with slow_readers(server, 40) as readers:
@@ -188,7 +188,7 @@ def test_large_answers_wait_for_their_readers_outside_of_memory(server: Served) 
 
 
 @pytest.mark.parametrize("method", ["commit", "contents"])
-def test_more_operations_or_keys_than_allowed_are_refused_in_words(
+def test_more_operations_or_keys_than_allowed_are_refused_with_the_reason(
     tmp_path: Path, method: str
 ) -> None:
     with Served(tmp_path, "--max-operations", "1000", quiet=True) as server:
@@ -211,7 +211,7 @@ REQUEST: Final = b"GET /api/v2/trees/main HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @contextmanager
 def slow_readers(server: Served, count: int) -> Iterator[list[socket.socket]]:
-    """Clients that have asked for a large listing, and do not read it by themselves."""
+    """Clients that have requested a large listing and do not read it."""
     readers: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -227,7 +227,7 @@ def slow_readers(server: Served, count: int) -> Iterator[list[socket.socket]]:
 
 
 def check_wait(server: Served, waited_seconds: float) -> None:
-    """Compare it to the longest wait of a client that is alone, on the same machine."""
+    """Compare the wait with the longest one of a single client on the same machine."""
     with watching(server) as alone:
         sleep(1)
     allowed_seconds = max(SHORT_WAIT_SECONDS, TIMES_AS_LONG * alone.longest_wait_seconds)
@@ -235,7 +235,7 @@ def check_wait(server: Served, waited_seconds: float) -> None:
 
 
 class Watched:
-    """Another client's view of the server, and its memory meanwhile."""
+    """The waits of another client, and the server's memory."""
 
     def __init__(self) -> None:
         self.longest_wait_seconds = 0.0
@@ -274,7 +274,7 @@ def watching(
     finally:
         stopped.set()
         watcher.join()
-    assert watched.answered, "nobody watched"
+    assert watched.answered, "no request was watched"
 
 
 @contextmanager
@@ -318,7 +318,7 @@ def post(server: Served, path: str, branch: str, body: object) -> Any:
 
 
 def count_entries(reader: socket.socket) -> int:
-    """Of a chunked answer that this connection has begun to receive, or not yet."""
+    """The entries of a chunked answer on this connection."""
     answer = http.client.HTTPResponse(reader)
     answer.begin()
     assert answer.getheader("transfer-encoding") == "chunked"

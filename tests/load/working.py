@@ -1,7 +1,7 @@
-"""The good clients: they read, commit, branch, merge, tag and delete, in both versions of the API.
+"""Correct clients: they read, commit, branch, merge, tag and delete, in both versions of the API.
 
-Each works on tables of its own, so nobody's commit may fail. What must be refused is asked for
-knowingly, and it must be refused for the right reason.
+Each client has its own tables, so that no commit may fail. Some requests are invalid on purpose,
+and must be refused for the right reason.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
-from tests.load.talking import Connection, request
+from tests.load.http_client import Connection, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from tests.load.talking import Answer
-    from tests.serving import Address
+    from tests.load.http_client import Answer
+    from tests.server_process import Address
 
 NAMESPACE: Final = "load"
 _OWN_TABLES: Final = 4
@@ -28,7 +28,7 @@ _SHOWN_BYTES: Final = 300
 
 
 class Failed(Exception):
-    """A good request that was not answered as it had to be."""
+    """A correct request got a wrong answer."""
 
 
 class Table(Struct):
@@ -40,14 +40,14 @@ class Table(Struct):
     before: str
     """A commit that does not have this snapshot yet: committing on top of it is a conflict."""
     is_new: bool = True
-    """Whether the table does not exist at all there."""
+    """Whether the table does not exist in that commit."""
 
 
 class Record(Struct):
-    """What all clients did, to be compared with what is found afterwards."""
+    """The changes of all clients, to compare with the final state."""
 
     acknowledged: dict[str, dict[str, str | None]] = field(default_factory=dict)
-    """By branch: hash and message of commits and merges; without a message if we gave none."""
+    """By branch: hash and message of commits and merges; None for a default message."""
     tried: set[str] = field(default_factory=set)
     """The messages of all commits and merges that were sent."""
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Worker:
             raise Failed(f"{self._branch} has no log")
 
     async def compare(self) -> None:
-        """What was seen with itself, or with what others made of it."""
+        """Diff the last seen head with itself, or with the current head."""
         if self._flip():
             path = f"/api/v2/trees/{self._branch}@{self._head}/diff/{self._branch}"
             await self._ask("GET", f"{path}?max-records=100")
@@ -170,7 +170,7 @@ class Worker:
             await self._commit_update(self._random.choice(self._tables))
 
     async def branch_and_merge(self) -> None:
-        """A branch of its own with one new table, merged into the shared one, and deleted."""
+        """Create a branch with one new table, merge it into the shared branch, and delete it."""
         own, table = f"own-{self._name}-{self._next()}", f"merged-{self._name}-{self._next()}"
         await self._create(own, "BRANCH", self._branch, self._head)
         source, _ = await self._commit(own, self._head, put(table, 1, None))
@@ -195,7 +195,7 @@ class Worker:
         self._expect(answer["reference"]["hash"], self._head)
         await self._delete(name, "tag", self._head)
 
-    # What must be refused.
+    # Requests that must be refused.
 
     async def commit_too_late(self) -> None:
         if not self._tables:
@@ -211,7 +211,7 @@ class Worker:
         answer = await self._create(self._branch, "BRANCH", "main", self._head, expected=409)
         self._expect(answer["errorCode"], "REFERENCE_ALREADY_EXISTS")
 
-    async def look_for_nothing(self) -> None:
+    async def read_what_is_missing(self) -> None:
         if self._flip():
             path = f"/api/v2/trees/{self._branch}/contents/{NAMESPACE}.nothing"
             expected = "CONTENT_NOT_FOUND"
@@ -223,7 +223,7 @@ class Worker:
     async def reconnect(self) -> None:
         await self._connection.close()
 
-    # How it is done.
+    # Single requests.
 
     async def _commit_new(self) -> None:
         name, snapshot, before = f"{self._name}-{self._next()}", self._next(), self._head
@@ -241,7 +241,7 @@ class Worker:
         self._record.tables[self._branch][table.name] = snapshot
 
     async def _commit(self, branch: str, head: str, operation: object) -> tuple[str, str | None]:
-        """The commit's hash, and the new content's id, if the answer tells it."""
+        """The hash of the commit, and the id of new content if the answer has it."""
         message = f"{self._name} {self._next()}"
         body = operations(message, operation)
         self._record.tried.add(message)
@@ -302,7 +302,7 @@ class Worker:
 
 
 Steps = Mapping[str, int]
-"""What to do how often: names of methods, with their weights."""
+"""Names of methods with their weights."""
 
 READS: Final[Steps] = {
     "read_reference": 15,
@@ -314,10 +314,10 @@ READS: Final[Steps] = {
     "compare": 3,
     "commit_too_late": 3,
     "create_what_exists": 2,
-    "look_for_nothing": 3,
+    "read_what_is_missing": 3,
     "reconnect": 1,
 }
-"""All that leaves the repository as it is."""
+"""The steps that do not change the repository."""
 EVERYTHING: Final[Steps] = {**READS, "commit": 25, "branch_and_merge": 2, "tag": 1}
 
 

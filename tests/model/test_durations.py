@@ -1,4 +1,4 @@
-"""Durations, as the original reads and writes them."""
+"""Durations, as Nessie reads and writes them."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ LIMIT_NANOS = (1 << 63) * 1_000_000_000
         ("PT-9223372036854775808S", "PT-2562047788015215H-30M-8S"),
     ],
 )
-def test_one_spelling_for_what_is_equally_long(sent: str, shown: str) -> None:
-    """Recorded from the original."""
+def test_equal_durations_have_one_spelling(sent: str, shown: str) -> None:
+    """Recorded from Nessie."""
     assert duration_text(parse_duration(sent)) == shown
 
 
@@ -62,11 +62,11 @@ def test_one_spelling_for_what_is_equally_long(sent: str, shown: str) -> None:
         f"PT{'9' * 10_000}S",
     ],
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="is not a duration"):
         parse_duration(text)
 
 
 @given(st.integers(-LIMIT_NANOS, LIMIT_NANOS - 1))
-def test_what_is_written_is_read_as_the_same(nanos: int) -> None:
+def test_a_written_duration_is_read_as_equal(nanos: int) -> None:
     assert parse_duration(duration_text(nanos)) == nanos

@@ -1,4 +1,4 @@
-"""What references may be called, and what hashes and cut-off policies look like."""
+"""Valid and invalid reference names, hashes and cut-off policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY_HASH = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
 @pytest.mark.parametrize(
     "name", ["main", "a", "-", "a-", "a_", "A.b", "dir/sub/b", "a//b", "a./b", "v1.0.0", "nessie"]
 )
-def test_good_names(name: str) -> None:
+def test_valid_names_are_accepted(name: str) -> None:
     check_reference_name(name)
     check_new_reference_name(name)
 
@@ -33,7 +33,7 @@ def test_good_names(name: str) -> None:
     "name",
     ["", "1abc", "a..b", "abc.", "abc/", "a b", "a@b", "ab~1", ".a", "a*b", "--", "a\n", "ä", "/a"],
 )
-def test_bad_names(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="Reference name must start with a letter"):
         check_reference_name(name)
     with pytest.raises(BadRequest, match="Reference name must start with a letter"):
@@ -43,14 +43,14 @@ def test_bad_names(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["HEAD", "head", "DETACHED", "Detached", "deadbeef", "DeadBeef", "deadbeef" * 8]
 )
-def test_names_that_exist_only_in_old_repositories(name: str) -> None:
+def test_names_of_old_repositories_are_accepted_for_existing_references(name: str) -> None:
     check_reference_name(name)
     with pytest.raises(BadRequest, match=f"- but was {name}$"):
         check_new_reference_name(name)
 
 
 @pytest.mark.parametrize("name", ["deadbee", "deadbeef" * 8 + "d", "deadbeeg", "HEADS"])
-def test_names_that_only_resemble_forbidden_ones(name: str) -> None:
+def test_names_similar_to_forbidden_ones_are_accepted(name: str) -> None:
     check_new_reference_name(name)
 
 
@@ -63,23 +63,23 @@ def test_names_that_only_resemble_forbidden_ones(name: str) -> None:
         ("123456789", "123456789"),
     ],
 )
-def test_a_hash_comes_back_in_lower_case(text: str, hash: str) -> None:
+def test_a_hash_is_returned_in_lower_case(text: str, hash: str) -> None:
     assert check_hash(text) == hash
 
 
 @pytest.mark.parametrize("text", ["", "zz", "abc", "1234567", "1" * 65, "cafebabe\n", "cafebabg"])
-def test_bad_hashes(text: str) -> None:
+def test_invalid_hashes_are_refused(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^Hash must consist of the hex representation"):
         check_hash(text)
 
 
-def test_full_names() -> None:
+def test_full_names_have_a_prefix() -> None:
     assert full_name("BRANCH", "main") == "refs/heads/main"
     assert full_name("TAG", "v1") == "refs/tags/v1"
 
 
 @given(KINDS, st.text())
-def test_full_names_come_apart_again(kind: ReferenceKind, name: str) -> None:
+def test_full_names_are_split_into_kind_and_name(kind: ReferenceKind, name: str) -> None:
     assert split_full_name(full_name(kind, name)) == (kind, name)
 
 
@@ -107,7 +107,7 @@ def test_internal_references_are_neither_branch_nor_tag(full: str) -> None:
         "2024-02-29T00:00:00Z",
     ],
 )
-def test_good_cutoff_policies(policy: str) -> None:
+def test_valid_cutoff_policies_are_accepted(policy: str) -> None:
     check_cutoff_policy(policy)
 
 
@@ -132,6 +132,6 @@ def test_good_cutoff_policies(policy: str) -> None:
         "2023-02-29T00:00:00Z",
     ],
 )
-def test_bad_cutoff_policies(policy: str) -> None:
+def test_invalid_cutoff_policies_are_refused(policy: str) -> None:
     with pytest.raises(BadRequest, match=r"^Cut-off policy"):
         check_cutoff_policy(policy)

@@ -1,4 +1,4 @@
-"""Ref specs: every form a client may use, and what it gets for the others."""
+"""Ref specs: every valid form, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from morag.errors import BadRequest
 from morag.model.refspecs import (
-    HASH_OR_RELATIVE_RULE,
+    HASH_AND_STEPS_RULE,
     REF_SPEC_RULE,
     RefSpec,
     Relative,
     RelativeKind,
-    parse_hash_or_relative,
     parse_ref_spec,
+    parse_steps,
+    split_hash_and_steps,
 )
 from morag.model.times import MAX_NANOS, MIN_NANOS, parse_instant
 
@@ -35,6 +36,11 @@ def parent(n: int) -> Relative:
 
 def at(nanos: int) -> Relative:
     return Relative(RelativeKind.TIMESTAMP, nanos)
+
+
+def parse_hash_and_steps(text: str) -> RefSpec:
+    hash, steps = split_hash_and_steps(text)
+    return RefSpec(None, hash or None, parse_steps(steps))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,7 @@ def at(nanos: int) -> Relative:
         ("deadbeef", RefSpec("deadbeef")),
     ],
 )
-def test_good_ref_specs(text: str, spec: RefSpec) -> None:
+def test_valid_ref_specs_are_parsed(text: str, spec: RefSpec) -> None:
     assert parse_ref_spec(text) == spec
 
 
@@ -100,7 +106,7 @@ def test_good_ref_specs(text: str, spec: RefSpec) -> None:
         "1" * 64,
     ],
 )
-def test_bad_ref_specs(text: str) -> None:
+def test_invalid_ref_specs_are_refused(text: str) -> None:
     with pytest.raises(BadRequest) as error:
         parse_ref_spec(text)
     assert str(error.value) == REF_SPEC_RULE
@@ -119,15 +125,15 @@ def test_bad_ref_specs(text: str) -> None:
         ("*2023-02-29T00:00:00Z", "'*' relative commit spec argument '2023-02-29T00:00:00Z'"),
     ],
 )
-def test_steps_that_lead_nowhere(step: str, message: str) -> None:
+def test_impossible_steps_are_refused(step: str, message: str) -> None:
     with pytest.raises(BadRequest, match=f"^{re.escape(message)}"):
         parse_ref_spec(f"main{step}")
     with pytest.raises(BadRequest, match=f"^{re.escape(message)}"):
-        parse_hash_or_relative(step)
+        parse_hash_and_steps(step)
 
 
 @pytest.mark.parametrize("text", ["", "@"])
-def test_a_ref_spec_names_something(text: str) -> None:
+def test_an_empty_ref_spec_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match=r"must be supplied$"):
         parse_ref_spec(text)
 
@@ -142,15 +148,15 @@ def test_a_ref_spec_names_something(text: str) -> None:
         (f"*{MAY}", RefSpec(None, None, (at(MAY_NANOS),))),
     ],
 )
-def test_good_hashes_with_steps(text: str, spec: RefSpec) -> None:
-    assert parse_hash_or_relative(text) == spec
+def test_valid_hashes_with_steps_are_parsed(text: str, spec: RefSpec) -> None:
+    assert parse_hash_and_steps(text) == spec
 
 
 @pytest.mark.parametrize("text", ["", "zz", "abc", "main", "@", f"@{HASH}", "~", f"{HASH}~x"])
-def test_bad_hashes_with_steps(text: str) -> None:
+def test_invalid_hashes_with_steps_are_refused(text: str) -> None:
     with pytest.raises(BadRequest) as error:
-        parse_hash_or_relative(text)
-    assert str(error.value) == HASH_OR_RELATIVE_RULE
+        parse_hash_and_steps(text)
+    assert str(error.value) == HASH_AND_STEPS_RULE
 
 
 STEPS = st.one_of(
@@ -169,12 +175,12 @@ SPECS = st.builds(
 
 @given(SPECS)
 @example(RefSpec("main", None, (at(MAX_NANOS + 1),)))
-def test_a_spec_survives_being_written(spec: RefSpec) -> None:
+def test_a_spec_survives_writing_and_parsing(spec: RefSpec) -> None:
     assert parse_ref_spec(str(spec)) == spec
 
 
 @given(st.text(alphabet="am1@~^*.:TZ-/0"))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         spec = parse_ref_spec(text)
     except BadRequest:
@@ -182,10 +188,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert parse_ref_spec(str(spec)) == spec
 
 
-def test_relative_parts_have_a_largest_length() -> None:
-    assert len(parse_hash_or_relative(5_000 * "~1").relatives) == 5_000
+def test_the_length_of_steps_is_limited() -> None:
+    assert len(parse_hash_and_steps(5_000 * "~1").relatives) == 5_000
     for text in (10_000 * "~1", "main" + 10_000 * "~1"):
         with pytest.raises(BadRequest, match="relative part"):
             parse_ref_spec(text)
     with pytest.raises(BadRequest, match="relative part"):
-        parse_hash_or_relative(10_000 * "~1")
+        parse_hash_and_steps(10_000 * "~1")

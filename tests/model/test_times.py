@@ -1,4 +1,4 @@
-"""Moments in time, as the original writes and reads them."""
+"""Times, as Nessie writes and reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ APRIL = parse_instant("2005-04-07T20:13:13Z")
         (MAX_NANOS, "9999-12-31T23:59:59.999999999Z"),
     ],
 )
-def test_a_moment_has_one_text(nanos: int, text: str) -> None:
+def test_a_time_has_one_text(nanos: int, text: str) -> None:
     assert instant_text(nanos) == text
     assert parse_instant(text) == nanos
 
@@ -42,7 +42,7 @@ def test_a_moment_has_one_text(nanos: int, text: str) -> None:
 @given(MOMENTS)
 @example(MIN_NANOS)
 @example(MAX_NANOS)
-def test_what_is_written_reads_back(nanos: int) -> None:
+def test_a_written_time_is_read_as_equal(nanos: int) -> None:
     assert parse_instant(instant_text(nanos)) == nanos
     assert parse_header_time(instant_text(nanos)) == nanos
 
@@ -85,7 +85,7 @@ def test_fractions_and_offsets_are_understood(text: str, same: str) -> None:
         "0001-01-01T00:00:00+01:00",
         "9999-12-31T23:59:59-01:00",
         "2023-05-27T11:10:47Z\n",
-        "\u0662023-05-27T11:10:47Z",  # A digit, but not one of ours.
+        "\u0662023-05-27T11:10:47Z",  # A digit, but not an ASCII digit.
     ],
 )
 def test_other_texts_are_refused(text: str) -> None:
@@ -111,7 +111,7 @@ def test_other_texts_are_refused(text: str) -> None:
         "7 Apr 2005 22:13:13. +020000",
     ],
 )
-def test_a_header_may_say_the_same_moment_in_many_ways(text: str) -> None:
+def test_a_header_may_have_the_same_time_in_many_forms(text: str) -> None:
     assert parse_header_time(text) == APRIL
 
 
@@ -125,7 +125,7 @@ def test_a_header_may_say_the_same_moment_in_many_ways(text: str) -> None:
         ("7 Apr 2005 22:13:13.123456789 +020030", "2005-04-07T20:12:43.123456789Z"),
     ],
 )
-def test_a_header_may_leave_out_what_is_zero(text: str, same: str) -> None:
+def test_a_time_in_a_header_may_leave_out_zero_parts(text: str, same: str) -> None:
     nanos = parse_header_time(text)
     assert nanos is not None
     assert instant_text(nanos) == same
@@ -138,7 +138,7 @@ def test_a_header_may_leave_out_what_is_zero(text: str, same: str) -> None:
         "yesterday",
         "2005-04-07T22:13:13",
         "2005-04-07T22:13:13[Europe/Paris]",
-        "Fri Apr 7 22:13:13 2005 +0200",  # It was a Thursday.
+        "Fri Apr 7 22:13:13 2005 +0200",  # That day was a Thursday.
         "Fri, 07 Apr 2005 22:13:13 GMT",
         "Thu Avr 7 22:13:13 2005 GMT",
         "Thu Apr 7 22:13:13 2005 Z",
@@ -149,10 +149,10 @@ def test_a_header_may_leave_out_what_is_zero(text: str, same: str) -> None:
         "7 Apr 2005 22:13:13 ",
     ],
 )
-def test_a_header_that_cannot_be_read_is_no_error(text: str) -> None:
+def test_an_unreadable_header_is_not_an_error(text: str) -> None:
     assert parse_header_time(text) is None
 
 
 @given(st.text())
-def test_no_text_breaks_a_reader(text: str) -> None:
+def test_no_text_makes_the_reader_fail(text: str) -> None:
     parse_header_time(text)

@@ -1,15 +1,15 @@
-"""The object cache: bounded in bytes, and the right ones leave first."""
+"""The object cache: its limit in bytes, and the order of eviction."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morag.backend.base import ObjId
+from morag.format.ids import NO_ANCESTOR
+from morag.format.object_codec import encode
+from morag.format.objects import Commit, Index, StringObj, Value
+from morag.format.records import ObjId
 from morag.persist.cache import ObjectCache, weight_bytes
-from morag.persist.codec import encode
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index, StringObj, Value
 
 
 def value(number: int, size: int = 10) -> Value:
@@ -21,7 +21,7 @@ def put(cache: ObjectCache, obj: Value | Index | Commit | StringObj) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5_000)), max_size=60))
-def test_it_never_holds_more_bytes_than_it_may(puts: list[tuple[int, int]]) -> None:
+def test_the_cache_never_exceeds_its_limit(puts: list[tuple[int, int]]) -> None:
     cache = ObjectCache(10_000)
     for number, size in puts:
         put(cache, value(number, size))
@@ -30,7 +30,7 @@ def test_it_never_holds_more_bytes_than_it_may(puts: list[tuple[int, int]]) -> N
     assert cache.bytes == sum(weight_bytes(v, len(encode(v).data)) for v in held)
 
 
-def test_what_was_used_last_stays_longest() -> None:
+def test_the_last_used_object_is_evicted_last() -> None:
     cache = ObjectCache(3 * weight_bytes(value(1), len(encode(value(1)).data)))
     for number in (1, 2, 3):
         put(cache, value(number))
@@ -40,7 +40,7 @@ def test_what_was_used_last_stays_longest() -> None:
     assert cache.get(value(1).id) == value(1)
 
 
-def test_what_was_demoted_leaves_first() -> None:
+def test_demoted_objects_are_evicted_first() -> None:
     cache = ObjectCache(3 * weight_bytes(value(1), len(encode(value(1)).data)))
     for number in (1, 2, 3):
         put(cache, value(number))
@@ -50,13 +50,13 @@ def test_what_was_demoted_leaves_first() -> None:
     assert cache.get(value(1).id) == value(1)
 
 
-def test_what_is_larger_than_the_cache_is_not_kept() -> None:
+def test_an_object_larger_than_the_cache_is_not_cached() -> None:
     cache = ObjectCache(1_000)
     put(cache, value(1, 2_000))
     assert (len(cache), cache.bytes) == (0, 0)
 
 
-def test_everything_that_clients_can_make_large_counts() -> None:
+def test_the_weight_counts_every_part_that_clients_can_make_large() -> None:
     text = "x" * 1_000_000
     commit = Commit(
         id=NO_ANCESTOR,

@@ -1,4 +1,4 @@
-"""Repositories to try the rules on."""
+"""Repositories for the tests of the rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from tests.rules.scenes import Store
+from tests.rules.operations import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def repo() -> Iterator[Repository]:
 
 @pytest.fixture(params=["memory:", "rocksdb:{}?sync=off", "sqlite:{}/morag.db?sync=off"])
 def any_repo(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Repository]:
-    """For rules where the store could matter."""
+    """A repository on each embedded store, for rules that could depend on the store."""
     with morag.open(request.param.format(tmp_path)) as repo:
         yield repo
 

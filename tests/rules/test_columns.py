@@ -1,4 +1,4 @@
-"""Entries in columns are the same as one after the other."""
+"""Columns of entries hold the same data as the entries themselves."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ from morag import (
     RepositoryCorrupt,
     Settings,
 )
-from morag.persist.codec import decode, encode
-from morag.persist.objects import Value
-from morag.versions.columns import _content, path_range
-from morag.versions.contents import content_of_value, value_of_content
+from morag.format.content_rows import content_of_row
+from morag.format.content_values import content_of_value, value_of_content
+from morag.format.object_codec import decode, encode
+from morag.format.objects import Value
+from morag.model.entry_columns import EntryFilter, KeySpan, path_of_key
+from morag.model.results import Entry
+from morag.versions.columns import path_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from morag import Repository
     from morag.backend.base import Row
+    from morag.index.keys import KeyRange
     from morag.model.content import Content
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(0, 200)
@@ -55,17 +59,19 @@ OTHERS: list[Content] = [
 
 
 @given(TABLES)
-def test_a_table_is_read_as_ever(table: IcebergTable) -> None:
-    assert _content(_row(table)) == table
+def test_the_fast_decoder_reads_a_table(table: IcebergTable) -> None:
+    assert content_of_row(_row(table)) == table
 
 
 @pytest.mark.parametrize("content", OTHERS)
-def test_other_content_too(content: Content) -> None:
-    assert _content(_row(content)) == content
+def test_the_fast_decoder_reads_other_content(content: Content) -> None:
+    assert content_of_row(_row(content)) == content
 
 
 @given(TABLES, st.data())
-def test_damage_is_noticed_as_ever(table: IcebergTable, data: st.DataObject) -> None:
+def test_the_fast_decoder_treats_damage_like_the_full_decoder(
+    table: IcebergTable, data: st.DataObject
+) -> None:
     row = _row(table)
     at = data.draw(st.integers(0, min(len(row.data), 150) - 1))
     byte = data.draw(st.integers(0, 255))
@@ -74,7 +80,7 @@ def test_damage_is_noticed_as_ever(table: IcebergTable, data: st.DataObject) -> 
     row = msgspec.structs.replace(row, data=broken)
     expected = _outcome(lambda: content_of_value(_value(row)))
     event("read" if not isinstance(expected, type) else expected.__name__)
-    assert _outcome(lambda: _content(row)) == expected
+    assert _outcome(lambda: content_of_row(row)) == expected
 
 
 @pytest.mark.parametrize("longer", [b"", b"x", b"xx"])
@@ -82,7 +88,7 @@ def test_sizes_of_every_length_are_checked(longer: bytes) -> None:
     for length in range(300):
         row = _row(msgspec.structs.replace(_table(1), id=ID, metadata_location="x" * length))
         row = msgspec.structs.replace(row, data=row.data.replace(b"*$", longer + b"*$"))
-        assert _outcome(lambda row=row: _content(row)) == _outcome(
+        assert _outcome(lambda row=row: content_of_row(row)) == _outcome(
             lambda row=row: content_of_value(_value(row))
         )
 
@@ -128,10 +134,11 @@ KEYS = st.builds(
     st.none() | KEYS,
     st.sampled_from(["", "a", "b\x01", "b\x01t1", "b\x01ü", "x"]),
 )
-def test_a_range_cuts_out_what_is_in_it(
+def test_a_range_limits_the_entries(
     repo: Repository, first: ContentKey | None, before: ContentKey | None, below: str
 ) -> None:
-    cut = repo.contents.columns("main", first=first, before=before, below=below)
+    span = KeySpan(first, before, below)
+    cut = repo.contents.columns("main", span=span)
     expected = [
         path
         for key in repo.contents.keys("main")
@@ -141,16 +148,21 @@ def test_a_range_cuts_out_what_is_in_it(
     ]
     event("nothing" if not expected else "something")
     assert [path for some in cut for path in some.paths] == expected
+    assert not (span.is_empty and expected)
+    assert span.is_empty or not _is_empty(path_range(span))
+    listed = [Entry(key, "", "") for key in repo.contents.keys("main", min_key=span.start)]
+    assert [path_of_key(entry.key) for entry in span.cut(listed)] == expected
 
 
-def test_what_is_not_wanted_is_not_there(repo: Repository) -> None:
-    def wanted(path: str, type: str) -> bool:
-        return path.endswith("7") or type == "NAMESPACE"
-
-    found = repo.contents.columns("main", with_content=True, wanted=wanted)
+def test_entries_outside_the_filter_are_left_out(repo: Repository) -> None:
+    tables = EntryFilter(
+        types=frozenset({"ICEBERG_TABLE"}),
+        names=frozenset({"b", *(f"t{number:03}" for number in range(7, 300, 10))}),
+    )
+    found = repo.contents.columns("main", with_content=True, selected=tables)
     paths = [path for some in found for path in some.paths]
-    assert len(paths) == 3 + 30
-    assert all(path in "abc" or path.endswith("7") for path in paths)
+    assert len(paths) == 30
+    assert all(path.endswith("7") for path in paths)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 1000])
@@ -160,14 +172,14 @@ def test_splits_cut_into_ranges_of_about_the_same_size(repo: Repository, parts: 
     bounds = (None, *cuts, None)
     sizes = []
     for first, before in pairwise(bounds):
-        cut = repo.contents.columns("main", first=first, before=before)
+        cut = repo.contents.columns("main", span=KeySpan(first, before))
         sizes.append(sum(len(some.paths) for some in cut))
     assert sum(sizes) == 304 and min(sizes) > 0
     assert len(sizes) == parts if parts < 8 else 8 < len(sizes) < 100
     assert max(sizes) <= 3 * 304 / len(sizes) + 1
 
 
-def test_what_is_small_stays_in_one_piece() -> None:
+def test_a_small_index_is_not_split() -> None:
     with morag.open("memory:") as repo:
         assert repo.contents.splits("main", 8) == ()
         repo.commit("main", [Put(ContentKey.of(f"t{n}"), _table(n)) for n in range(9)], "few")
@@ -176,9 +188,13 @@ def test_what_is_small_stays_in_one_piece() -> None:
             repo.contents.splits("main", 0)
 
 
-def test_a_range_that_is_empty() -> None:
-    cut = path_range(ContentKey.of("b"), ContentKey.of("a"))
+def test_reversed_bounds_make_an_empty_range() -> None:
+    cut = path_range(KeySpan(ContentKey.of("b"), ContentKey.of("a")))
     assert cut.upper is not None and cut.lower > cut.upper
+
+
+def _is_empty(range: KeyRange) -> bool:
+    return range.upper is not None and range.lower >= range.upper
 
 
 def _table(number: int) -> IcebergTable:

@@ -1,4 +1,4 @@
-"""Every conflict that a commit can meet, and that all of them are reported."""
+"""Every conflict of a commit, and the order in which conflicts are reported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from morag import Put, Unchanged
 from morag.errors import BadRequest, ReferenceConflict
 from morag.model.conflicts import ConflictType
-from tests.rules.scenes import (
+from tests.rules.operations import (
     NO_ANCESTOR,
+    conflict_pairs,
     create,
     delete,
-    found,
     head,
     key,
     namespace,
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from morag import Repository
     from morag.model.operations import Operation
-    from tests.rules.scenes import Store
+    from tests.rules.operations import Store
 
-MEANWHILE: dict[str, Callable[[str], Sequence[Operation]]] = {
+OTHER_COMMITS: dict[str, Callable[[str], Sequence[Operation]]] = {
     "deleted": lambda _: [delete("t")],
     "re-created as a view": lambda _: [delete("t"), put("t", view("v"))],
     "re-created": lambda _: [delete("t"), put("t", "again")],
@@ -48,7 +48,7 @@ WANTED: dict[str, Callable[[str], Sequence[Operation]]] = {
 
 @pytest.mark.parametrize("wanted", WANTED)
 @pytest.mark.parametrize(
-    ("meanwhile", "type", "message"),
+    ("other", "type", "message"),
     [
         ("deleted", "KEY_DOES_NOT_EXIST", "Key 't' does not exist."),
         (
@@ -69,49 +69,49 @@ WANTED: dict[str, Callable[[str], Sequence[Operation]]] = {
     ],
 )
 def test_existence_is_checked_first_then_the_type_then_the_id_then_the_value(
-    store: Store, wanted: str, meanwhile: str, type: str, message: str
+    store: Store, wanted: str, other: str, type: str, message: str
 ) -> None:
     repo = store.repo
     id = create(repo, "main", t="t", other="o")["t"]
-    seen = head(repo)
-    repo.commit("main", MEANWHILE[meanwhile](id), meanwhile)
+    old_head = head(repo)
+    repo.commit("main", OTHER_COMMITS[other](id), other)
     before = store.everything()
     with pytest.raises(ReferenceConflict) as raised:
-        repo.commit("main", WANTED[wanted](id), wanted, expected=seen)
+        repo.commit("main", WANTED[wanted](id), wanted, expected=old_head)
     assert str(raised.value) == message
-    assert found(raised.value.conflicts) == [(type, "t")]
+    assert conflict_pairs(raised.value.conflicts) == [(type, "t")]
     assert raised.value.conflicts[0].message == message[0].lower() + message[1:-1]
     assert store.everything() == before
 
 
-def test_a_new_key_that_somebody_created_meanwhile_exists(repo: Repository) -> None:
+def test_a_key_that_another_commit_created_conflicts(repo: Repository) -> None:
     create(repo, "main", t="theirs")
     with pytest.raises(ReferenceConflict, match=r"^Key 't' already exists\.$") as raised:
         repo.commit("main", [put("t", "mine")], "create", expected=NO_ANCESTOR)
-    assert found(raised.value.conflicts) == [("KEY_EXISTS", "t")]
+    assert conflict_pairs(raised.value.conflicts) == [("KEY_EXISTS", "t")]
     assert tables(repo) == {"t": "theirs"}
 
 
-def test_the_new_key_of_a_rename_must_be_free_by_then(repo: Repository) -> None:
+def test_the_new_key_of_a_rename_must_be_free_at_the_head(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
-    seen = head(repo)
+    old_head = head(repo)
     create(repo, "main", new="theirs")
     with pytest.raises(ReferenceConflict, match=r"^Key 'new' already exists\.$"):
-        repo.commit("main", rename("t", "new", table("t", id)), "rename", expected=seen)
+        repo.commit("main", rename("t", "new", table("t", id)), "rename", expected=old_head)
     assert tables(repo) == {"t": "t", "new": "theirs"}
 
 
 @pytest.mark.parametrize("dotted", ["nope", "nope.deep"])
-def test_what_is_not_there_cannot_be_deleted(repo: Repository, dotted: str) -> None:
+def test_a_missing_key_cannot_be_deleted(repo: Repository, dotted: str) -> None:
     create(repo, "main", t="t")
     with pytest.raises(ReferenceConflict, match=rf"^Key '{dotted}' does not exist\.$") as raised:
         repo.commit("main", [delete(dotted)], "delete")
-    assert found(raised.value.conflicts) == [("KEY_DOES_NOT_EXIST", dotted)]
+    assert conflict_pairs(raised.value.conflicts) == [("KEY_DOES_NOT_EXIST", dotted)]
 
 
-def test_all_conflicts_of_a_commit_are_told_at_once(repo: Repository) -> None:
+def test_all_conflicts_of_a_commit_are_reported_together(repo: Repository) -> None:
     ids = create(repo, "main", gone="1", updated="2", fine="3")
-    seen = head(repo)
+    old_head = head(repo)
     repo.commit(
         "main", [delete("gone"), put("updated", "x", ids["updated"]), put("new", "y")], "theirs"
     )
@@ -123,8 +123,8 @@ def test_all_conflicts_of_a_commit_are_told_at_once(repo: Repository) -> None:
         delete("never"),
     ]
     with pytest.raises(ReferenceConflict) as raised:
-        repo.commit("main", mine, "mine", expected=seen)
-    assert sorted(found(raised.value.conflicts)) == [
+        repo.commit("main", mine, "mine", expected=old_head)
+    assert sorted(conflict_pairs(raised.value.conflicts)) == [
         ("KEY_DOES_NOT_EXIST", "gone"),
         ("KEY_DOES_NOT_EXIST", "never"),
         ("KEY_EXISTS", "new"),
@@ -139,10 +139,10 @@ def test_all_conflicts_of_a_commit_are_told_at_once(repo: Repository) -> None:
     assert tables(repo) == {"fine": "3", "new": "y", "updated": "x"}
 
 
-def test_deletes_are_told_first_then_what_was_to_stay_then_puts(repo: Repository) -> None:
-    """A key that is deleted and put again is one of the deletes."""
+def test_conflicts_are_reported_for_deletes_then_unchanged_then_puts(repo: Repository) -> None:
+    """A key that is deleted and put again counts as a delete."""
     ids = create(repo, "main", a="1", b="1", c="1", d="1", e="1")
-    seen = head(repo)
+    old_head = head(repo)
     repo.commit("main", [put(name, "2", id) for name, id in ids.items()], "theirs")
     mine: list[Operation] = [
         put("e", "mine", ids["e"]),
@@ -153,54 +153,54 @@ def test_deletes_are_told_first_then_what_was_to_stay_then_puts(repo: Repository
         delete("a"),
     ]
     with pytest.raises(ReferenceConflict) as raised:
-        repo.commit("main", mine, "mine", expected=seen)
+        repo.commit("main", mine, "mine", expected=old_head)
     assert [str(conflict.key) for conflict in raised.value.conflicts] == ["c", "b", "a", "d", "e"]
 
 
-def test_missing_namespaces_are_told_before_conflicts_of_keys(repo: Repository) -> None:
+def test_missing_namespaces_are_reported_before_conflicts_of_keys(repo: Repository) -> None:
     operations: list[Operation] = [delete("nope"), delete("nope2"), put("q.r", "qr")]
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'q' must exist\.$") as raised:
         repo.commit("main", operations, "several")
     assert [c.conflict_type for c in raised.value.conflicts] == [ConflictType.NAMESPACE_ABSENT]
 
 
-def test_a_missing_content_id_is_told_before_any_conflict(repo: Repository) -> None:
+def test_a_missing_content_id_is_reported_before_any_conflict(repo: Repository) -> None:
     create(repo, "main", t="t")
     with pytest.raises(BadRequest, match="New value to update existing key 't' has no content ID"):
         repo.commit("main", [delete("nope"), put("t", "x"), put("q.r", "qr")], "several")
 
 
-def test_the_expected_content_must_be_what_the_branch_holds(repo: Repository) -> None:
+def test_the_expected_content_must_equal_the_content_on_the_branch(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     wrong = Put(key("t"), table("new", id), expected_content=table("other", id))
     with pytest.raises(ReferenceConflict) as raised:
         repo.commit("main", [wrong], "wrong")
-    assert found(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
+    assert conflict_pairs(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
     repo.commit("main", [Put(key("t"), table("new", id), expected_content=table("t", id))], "right")
     assert tables(repo) == {"t": "new"}
 
 
-def test_the_expected_content_must_have_the_id_of_what_is_there(repo: Repository) -> None:
+def test_the_expected_content_must_have_the_existing_content_id(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     other = "11111111-2222-3333-4444-555555555555"
     wrong = Put(key("t"), table("new", id), expected_content=table("t", other))
     with pytest.raises(ReferenceConflict) as raised:
         repo.commit("main", [wrong], "wrong")
-    assert found(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
+    assert conflict_pairs(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
 
 
-def test_who_expects_content_under_a_new_key_is_told_that_there_is_none(repo: Repository) -> None:
+def test_expected_content_under_a_new_key_is_reported_as_missing(repo: Repository) -> None:
     other = "11111111-2222-3333-4444-555555555555"
     wrong = Put(key("t"), table("new"), expected_content=table("t", other))
     with pytest.raises(ReferenceConflict) as raised:
         repo.commit("main", [wrong], "wrong")
-    assert found(raised.value.conflicts) == [("KEY_DOES_NOT_EXIST", "t")]
+    assert conflict_pairs(raised.value.conflicts) == [("KEY_DOES_NOT_EXIST", "t")]
 
 
 def test_a_namespace_conflicts_like_other_content(repo: Repository) -> None:
     id = repo.commit("main", [put("n", namespace("n"))], "n").added[key("n")]
-    seen = head(repo)
+    old_head = head(repo)
     repo.commit("main", [put("n", namespace("n", id, owner="them"))], "theirs")
     with pytest.raises(ReferenceConflict) as raised:
-        repo.commit("main", [put("n", namespace("n", id, owner="me"))], "mine", expected=seen)
-    assert found(raised.value.conflicts) == [("VALUE_DIFFERS", "n")]
+        repo.commit("main", [put("n", namespace("n", id, owner="me"))], "mine", expected=old_head)
+    assert conflict_pairs(raised.value.conflicts) == [("VALUE_DIFFERS", "n")]

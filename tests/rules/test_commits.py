@@ -1,4 +1,4 @@
-"""What a commit does, and on which state its operations are understood."""
+"""The effects of a commit, and the state to which its operations apply."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import pytest
 
 from morag import CommitMeta, Unchanged
 from morag.errors import BadRequest, ReferenceConflict, ReferenceNotFound
-from tests.rules.scenes import (
+from tests.rules.operations import (
     NO_ANCESTOR,
     UNKNOWN,
+    conflict_pairs,
     content_id,
     create,
     delete,
-    found,
     head,
     key,
+    last_meta,
     messages,
     put,
     tables,
@@ -26,11 +27,7 @@ from tests.rules.scenes import (
 if TYPE_CHECKING:
     from morag import Repository
     from morag.model.operations import Operation
-    from tests.rules.scenes import Store
-
-
-def last_meta(repo: Repository, at: str = "main") -> CommitMeta:
-    return repo.history.log(at).page(1).items[0].meta
+    from tests.rules.operations import Store
 
 
 # Metadata
@@ -51,7 +48,7 @@ def last_meta(repo: Repository, at: str = "main") -> CommitMeta:
         ),
     ],
 )
-def test_a_client_does_not_set_what_the_catalog_sets(
+def test_fields_that_the_catalog_sets_are_refused_from_clients(
     store: Store, meta: CommitMeta, message: str
 ) -> None:
     before = store.everything()
@@ -64,7 +61,7 @@ def test_a_client_does_not_set_what_the_catalog_sets(
     assert store.everything() == before
 
 
-def test_the_catalog_fills_in_what_the_client_left_out(store: Store) -> None:
+def test_the_catalog_sets_missing_metadata(store: Store) -> None:
     hash = store.repo.commit("main", [put("t", "t")], "why").hash
     assert last_meta(store.repo) == CommitMeta(
         message="why",
@@ -77,7 +74,7 @@ def test_the_catalog_fills_in_what_the_client_left_out(store: Store) -> None:
     )
 
 
-def test_the_committer_is_the_author_of_what_has_none(repo: Repository) -> None:
+def test_the_committer_is_the_default_author(repo: Repository) -> None:
     repo.commit("main", [put("t", "t")], "why", committer="ann")
     assert (last_meta(repo).committer, last_meta(repo).authors) == ("ann", ("ann",))
 
@@ -91,15 +88,19 @@ def test_the_clients_own_metadata_is_kept(store: Store) -> None:
         properties={"Job": ("1", "2")},
     )
     store.repo.commit("main", [put("t", "t")], meta, committer="carl")
-    kept = last_meta(store.repo)
-    assert (kept.authors, kept.signed_off_by, kept.committer) == (("ann", "bob"), ("eve",), "carl")
-    assert kept.author_time == "2020-02-02T20:02:02.500Z"
-    assert kept.commit_time == "2023-11-14T22:13:20Z"
-    assert kept.properties == {"job": ("1", "2")}, "property names lose their case"
+    stored = last_meta(store.repo)
+    assert (stored.authors, stored.signed_off_by, stored.committer) == (
+        ("ann", "bob"),
+        ("eve",),
+        "carl",
+    )
+    assert stored.author_time == "2020-02-02T20:02:02.500Z"
+    assert stored.commit_time == "2023-11-14T22:13:20Z"
+    assert stored.properties == {"job": ("1", "2")}, "property names lose their case"
 
 
 @pytest.mark.parametrize("message", ["", " ", "two\nlines", "snow ☃"])
-def test_a_message_may_say_anything_or_nothing(repo: Repository, message: str) -> None:
+def test_any_message_is_accepted(repo: Repository, message: str) -> None:
     repo.commit("main", [put("t", "t")], message)
     assert messages(repo) == [message]
 
@@ -119,7 +120,7 @@ def test_a_message_may_say_anything_or_nothing(repo: Repository, message: str) -
         [put("t", "1"), Unchanged(key("t"))],
     ],
 )
-def test_a_key_appears_once_in_a_commit(store: Store, operations: list[Operation]) -> None:
+def test_a_key_must_not_occur_twice_in_a_commit(store: Store, operations: list[Operation]) -> None:
     create(store.repo, "main", t="t")
     before = store.everything()
     with pytest.raises(BadRequest, match="Duplicate key in commit operations: t"):
@@ -142,7 +143,7 @@ def test_a_key_deleted_and_put_again_has_a_new_content_id(any_repo: Repository) 
     assert tables(any_repo) == {"t": "anew"}
 
 
-def test_only_keys_that_are_new_are_reported_as_added(repo: Repository) -> None:
+def test_only_new_keys_are_reported_as_added(repo: Repository) -> None:
     id = create(repo, "main", t="t", gone="g")["t"]
     result = repo.commit("main", [put("t", "2", id), put("new", "n"), delete("gone")], "mixed")
     assert result.added == {key("new"): content_id(repo, "main", "new")}
@@ -168,14 +169,14 @@ def test_operations_are_logged_in_key_order_without_assertions(repo: Repository)
 # Unchanged
 
 
-def test_a_commit_of_assertions_alone_is_a_commit(repo: Repository) -> None:
+def test_a_commit_of_assertions_only_is_a_commit(repo: Repository) -> None:
     create(repo, "main", t="t")
     hash = repo.commit("main", [Unchanged(key("t"))], "as it is").hash
     assert head(repo) == hash
     assert tables(repo) == {"t": "t"}
 
 
-def test_an_assertion_about_the_head_itself_holds(repo: Repository) -> None:
+def test_an_assertion_on_the_head_always_holds(repo: Repository) -> None:
     create(repo, "main", t="t")
     repo.commit("main", [Unchanged(key("t")), Unchanged(key("nope"))], "1", expected=head(repo))
     repo.commit("main", [Unchanged(key("nope"))], "2")
@@ -184,30 +185,30 @@ def test_an_assertion_about_the_head_itself_holds(repo: Repository) -> None:
 
 def test_an_assertion_fails_only_when_its_key_was_changed(repo: Repository) -> None:
     create(repo, "main", t="t", u="u")
-    seen = head(repo)
+    old_head = head(repo)
     update(repo, "main", "u", "u2")
-    repo.commit("main", [Unchanged(key("t"))], "t is the same", expected=seen)
+    repo.commit("main", [Unchanged(key("t"))], "t is the same", expected=old_head)
     with pytest.raises(ReferenceConflict) as raised:
-        repo.commit("main", [Unchanged(key("u")), put("v", "v")], "u is not", expected=seen)
-    assert found(raised.value.conflicts) == [("VALUE_DIFFERS", "u")]
+        repo.commit("main", [Unchanged(key("u")), put("v", "v")], "u is not", expected=old_head)
+    assert conflict_pairs(raised.value.conflicts) == [("VALUE_DIFFERS", "u")]
     assert "v" not in tables(repo)
 
 
 # Expected hash
 
 
-def test_without_an_expected_hash_the_head_is_meant(repo: Repository) -> None:
+def test_the_default_expected_hash_is_the_head(repo: Repository) -> None:
     create(repo, "main", a="a")
     create(repo, "main", b="b")
     assert tables(repo) == {"a": "a", "b": "b"}
 
 
-def test_commits_to_other_keys_do_not_stand_in_the_way(any_repo: Repository) -> None:
+def test_commits_to_other_keys_do_not_conflict(any_repo: Repository) -> None:
     ids = create(any_repo, "main", a="a1", b="b1", c="c1")
-    seen = head(any_repo)
+    old_head = head(any_repo)
     update(any_repo, "main", "a", "a2")
-    any_repo.commit("main", [put("b", "b2", ids["b"])], "b", expected=seen)
-    any_repo.commit("main", [delete("c")], "c", expected=seen)
+    any_repo.commit("main", [put("b", "b2", ids["b"])], "b", expected=old_head)
+    any_repo.commit("main", [delete("c")], "c", expected=old_head)
     any_repo.commit("main", [put("d", "d1")], "d", expected=NO_ANCESTOR)
     assert tables(any_repo) == {"a": "a2", "b": "b2", "d": "d1"}
     parents = [entry.parent for entry in any_repo.history.log("main")]
@@ -216,15 +217,15 @@ def test_commits_to_other_keys_do_not_stand_in_the_way(any_repo: Repository) -> 
 
 def test_an_expected_hash_may_be_far_below_the_head(repo: Repository) -> None:
     id = create(repo, "main", a="a")["a"]
-    seen = head(repo)
+    old_head = head(repo)
     for number in range(45):
         repo.commit("main", [put(f"t{number}", "t")], str(number))
-    repo.commit("main", [put("a", "a2", id)], "late", expected=seen)
+    repo.commit("main", [put("a", "a2", id)], "late", expected=old_head)
     assert tables(repo)["a"] == "a2"
 
 
 @pytest.mark.parametrize("hash", [UNKNOWN, UNKNOWN[:16]])
-def test_an_expected_hash_that_nobody_knows_is_not_found(store: Store, hash: str) -> None:
+def test_an_unknown_expected_hash_is_not_found(store: Store, hash: str) -> None:
     create(store.repo, "main", t="t")
     before = store.everything()
     message = rf"^Could not find commit '{hash}' in reference 'main'\.$"
@@ -237,14 +238,14 @@ def test_an_expected_hash_that_nobody_knows_is_not_found(store: Store, hash: str
     assert store.everything() == before
 
 
-def test_a_prefix_of_the_head_is_no_expected_hash(repo: Repository) -> None:
+def test_a_prefix_of_the_head_is_not_an_expected_hash(repo: Repository) -> None:
     create(repo, "main", t="t")
     prefix = head(repo)[:16]
     with pytest.raises(ReferenceNotFound, match=f"Could not find commit '{prefix}'"):
         repo.commit("main", [put("u", "u")], "u", expected=prefix)
 
 
-def test_a_commit_of_another_branch_is_no_expected_hash(repo: Repository) -> None:
+def test_a_commit_of_another_branch_is_not_an_expected_hash(repo: Repository) -> None:
     repo.references.create_branch("other", None)
     create(repo, "main", t="t")
     create(repo, "other", x="x")
@@ -256,7 +257,7 @@ def test_a_commit_of_another_branch_is_no_expected_hash(repo: Repository) -> Non
 
 
 def test_a_merged_commit_is_not_on_the_branch(repo: Repository) -> None:
-    """Only first parents are the branch's own."""
+    """Only first parents belong to the branch."""
     create(repo, "main", t="t")
     repo.references.create_branch("dev", "main")
     create(repo, "dev", u="u")
@@ -265,7 +266,7 @@ def test_a_merged_commit_is_not_on_the_branch(repo: Repository) -> None:
         repo.commit("main", [put("v", "v")], "v", expected=head(repo, "dev"))
 
 
-def test_the_id_of_something_else_is_no_expected_hash(store: Store) -> None:
+def test_the_id_of_another_object_is_not_an_expected_hash(store: Store) -> None:
     create(store.repo, "main", t="t")
     for id in store.rows():
         if id.hex() != head(store.repo):
@@ -274,7 +275,7 @@ def test_the_id_of_something_else_is_no_expected_hash(store: Store) -> None:
 
 
 @pytest.mark.parametrize("hash", ["", "zz", "abc", "1234567", "x" * 64, "a" * 66])
-def test_an_expected_hash_must_look_like_one(repo: Repository, hash: str) -> None:
+def test_an_expected_hash_must_be_well_formed(repo: Repository, hash: str) -> None:
     with pytest.raises(BadRequest, match="Hash must consist of the hex representation"):
         repo.commit("main", [put("u", "u")], "u", expected=hash)
 
@@ -286,7 +287,7 @@ def test_an_expected_hash_may_be_in_upper_case(repo: Repository) -> None:
     assert set(tables(repo)) == {"t", "u", "v"}
 
 
-def test_from_the_beginning_of_time_every_key_is_new(repo: Repository) -> None:
+def test_every_key_is_new_when_the_empty_history_is_expected(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     with pytest.raises(BadRequest, match="New value for key 't' must not have a content ID"):
         repo.commit("main", [put("t", "2", id)], "update", expected=NO_ANCESTOR)
@@ -297,7 +298,7 @@ def test_from_the_beginning_of_time_every_key_is_new(repo: Repository) -> None:
 # Branches
 
 
-def test_commits_go_to_branches_that_exist(store: Store) -> None:
+def test_a_commit_needs_an_existing_branch(store: Store) -> None:
     create(store.repo, "main", t="t")
     store.repo.references.create_tag("v1", "main")
     before = store.everything()
@@ -314,7 +315,7 @@ def test_commits_go_to_branches_that_exist(store: Store) -> None:
     assert store.everything() == before
 
 
-def test_what_is_too_large_for_the_store_is_refused_whole(store: Store) -> None:
+def test_a_commit_that_is_too_large_for_the_store_is_refused(store: Store) -> None:
     before = store.everything()
     huge = put("t", "x" * (store.settings.max_object_bytes + 1))
     with pytest.raises(BadRequest, match="larger than the store allows"):

@@ -1,4 +1,4 @@
-"""The rules of repository configs: one of each type, replaced as a whole, seen by nobody else."""
+"""Repository configs: one of each type, replaced as a whole, and hidden from users."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 import morag
 from morag.backend.base import ObjId
 from morag.backend.memory import MemoryBackend
-from morag.backend.rocksdb import RocksDBBackend
+from morag.backend.rocksdb.backend import RocksDBBackend
 from morag.config import Settings
 from morag.errors import BadRequest, ReferenceNotFound, RepositoryCorrupt
+from morag.format.objects import Commit, CommitKind, StringObj
 from morag.index.keys import text_key
 from morag.logic import history
 from morag.logic.commits import Add, Draft, build_commit
@@ -25,24 +26,23 @@ from morag.model.configs import (
     RepositoryConfig,
     RepositoryConfigs,
 )
-from morag.persist.objects import Commit, CommitKind, StringObj
 from morag.service.configs import Configs, config_of
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.rules.scenes import create, head
-from tests.safety.sound import in_threads
+from tests.rules.operations import create, head
+from tests.safety.history_checks import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from morag.backend.base import Backend
-    from tests.rules.scenes import Store
+    from tests.rules.operations import Store
 
 GC = [GarbageCollectorConfig]
 CONFIGS = "nessie/configs"
-LONE = "\ud800"
-ANY: Any = object()  # Of no type that fits anywhere.
+SURROGATE = "\ud800"
+ANY: Any = object()  # A value of a wrong type.
 FULL = GarbageCollectorConfig(
     default_cutoff_policy="P30D",
     per_ref_cutoff_policies=(
@@ -59,12 +59,12 @@ def policy(text: str) -> GarbageCollectorConfig:
 
 
 def of_any(values: Any) -> Any:
-    """Values that only somebody without a type checker would pass."""
+    """Values that a type checker would refuse."""
     return values
 
 
 def stored(store: Store) -> list[Commit]:
-    """The commits on the configs' own reference, newest first."""
+    """The commits on the internal reference of the configs, newest first."""
     ref = store.persist.ref(CONFIGS)
     return [] if ref is None else list(history.log(store.persist, ref.pointer))
 
@@ -79,47 +79,47 @@ def test_nothing_is_stored_at_first_and_reading_creates_nothing(store: Store) ->
     assert store.persist.ref(CONFIGS) is None
 
 
-def test_what_is_stored_is_read_back(any_repo: Repository) -> None:
+def test_a_stored_config_is_read_back(any_repo: Repository) -> None:
     assert any_repo.configs.update(FULL) is None
     assert any_repo.configs.get(GC) == [FULL]
 
 
-def test_a_config_is_still_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_config_survives_a_restart(tmp_path: Path) -> None:
     with morag.open(f"rocksdb:{tmp_path}") as repo:
         repo.configs.update(FULL)
     with morag.open(f"rocksdb:{tmp_path}") as repo:
         assert repo.configs.get(GC) == [FULL]
 
 
-def test_an_update_replaces_all_of_the_config_and_returns_what_was_there(repo: Repository) -> None:
+def test_an_update_replaces_the_whole_config_and_returns_the_old_one(repo: Repository) -> None:
     repo.configs.update(FULL)
     assert repo.configs.update(policy("NONE")) == FULL
     assert repo.configs.update(GarbageCollectorConfig()) == policy("NONE")
     assert repo.configs.get(GC) == [GarbageCollectorConfig()]
 
 
-def test_a_type_that_is_asked_for_twice_is_answered_once(repo: Repository) -> None:
+def test_a_type_requested_twice_is_returned_once(repo: Repository) -> None:
     repo.configs.update(FULL)
     assert repo.configs.get([*GC, *GC]) == [FULL]
     assert repo.configs.get([]) == []
 
 
-def test_the_ref_log_does_not_show_where_configs_are_kept(repo: Repository) -> None:
+def test_the_ref_log_does_not_show_the_reference_of_the_configs(repo: Repository) -> None:
     repo.references.create_branch("before", "main")
     repo.configs.update(FULL)
     repo.references.create_branch("after", "main")
     names = ["after", "before", "main"]
     assert [move.reference.name for move in repo.references.moves().items] == names
-    seen, token = [], None
+    logged, token = [], None
     while True:
         page = repo.references.moves(1, token)
-        seen += [move.reference.name for move in page.items]
+        logged += [move.reference.name for move in page.items]
         if (token := page.token) is None:
             break
-    assert seen == names
+    assert logged == names
 
 
-def test_what_is_stored_already_makes_no_commit(store: Store) -> None:
+def test_an_equal_config_makes_no_commit(store: Store) -> None:
     store.repo.configs.update(policy("P1D"))
     before = store.persist.ref(CONFIGS), store.rows()
     assert store.repo.configs.update(policy("P1D")) == policy("P1D")
@@ -137,13 +137,13 @@ def test_each_update_is_a_commit_of_one_entry_that_keeps_its_id(store: Store) ->
     assert not any(row.kind == "u" for row in store.rows().values())
 
 
-# What a config may say
+# Valid and invalid configs
 
 
 @pytest.mark.parametrize(
     "text", ["P1D", "PT10M", "100", "2020-01-01T00:00:00Z", "none", "NONE", "p1d", "-P1D"]
 )
-def test_policies_that_are_kept_as_they_are_written(repo: Repository, text: str) -> None:
+def test_a_policy_is_stored_as_written(repo: Repository, text: str) -> None:
     repo.configs.update(policy(text))
     assert repo.configs.get(GC) == [policy(text)]
 
@@ -164,7 +164,7 @@ def test_a_grace_period_is_written_in_hours_minutes_and_seconds(repo: Repository
     assert repo.configs.get(GC) == [GarbageCollectorConfig(new_files_grace_period="PT25H30M")]
 
 
-def test_no_policies_and_an_empty_list_of_them_are_the_same(store: Store) -> None:
+def test_absent_policies_equal_an_empty_list(store: Store) -> None:
     store.repo.configs.update(GarbageCollectorConfig(per_ref_cutoff_policies=()))
     assert store.repo.configs.get(GC) == [GarbageCollectorConfig()]
     store.repo.configs.update(GarbageCollectorConfig())
@@ -174,11 +174,11 @@ def test_no_policies_and_an_empty_list_of_them_are_the_same(store: Store) -> Non
 @pytest.mark.parametrize(
     "config",
     [
-        *(policy(text) for text in ("0", "abc", "", "P1Y", "-5", "01", "999999999999", LONE)),
+        *(policy(text) for text in ("0", "abc", "", "P1Y", "-5", "01", "999999999999", SURROGATE)),
         policy(ANY),
         *(
             GarbageCollectorConfig(new_files_grace_period=text)
-            for text in ("xyz", "", "P1W", "3600", LONE, ANY)
+            for text in ("xyz", "", "P1W", "3600", SURROGATE, ANY)
         ),
         *(
             GarbageCollectorConfig(expected_file_count_per_content=count)
@@ -191,7 +191,7 @@ def test_no_policies_and_an_empty_list_of_them_are_the_same(store: Store) -> Non
                     object(),
                     [ReferenceCutoffPolicy("a", "1")],
                     (object(),),
-                    (ReferenceCutoffPolicy(LONE, "1"),),
+                    (ReferenceCutoffPolicy(SURROGATE, "1"),),
                     (ReferenceCutoffPolicy("a", ANY),),
                 )
             )
@@ -200,7 +200,7 @@ def test_no_policies_and_an_empty_list_of_them_are_the_same(store: Store) -> Non
         None,
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_no_trace(store: Store, config: Any) -> None:
+def test_an_invalid_config_is_refused_and_stores_nothing(store: Store, config: Any) -> None:
     before = store.everything()
     with pytest.raises(BadRequest):
         store.repo.configs.update(config)
@@ -208,14 +208,14 @@ def test_what_cannot_be_is_refused_and_leaves_no_trace(store: Store, config: Any
     assert store.persist.ref(CONFIGS) is None
 
 
-# What others stored
+# Configs stored by other programs
 
 
 HALF = b'{"type":"GARBAGE_COLLECTOR","defaultCutoffPolicy":"\\uD800"}'
 
 
 def plant(store: Store, text: bytes) -> None:
-    """Store a config as any other program could have."""
+    """Store a config as another program could."""
     store.repo.configs.update(FULL)
     ref = store.persist.ref(CONFIGS)
     assert ref is not None
@@ -238,7 +238,7 @@ def plant(store: Store, text: bytes) -> None:
         ),
     ],
 )
-def test_what_others_took_is_readable_and_replaceable(
+def test_configs_that_nessie_accepted_are_readable_and_replaceable(
     store: Store, text: bytes, config: RepositoryConfig
 ) -> None:
     plant(store, text)
@@ -250,7 +250,9 @@ def test_what_others_took_is_readable_and_replaceable(
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b'{"type":"CUSTOM"}', b'{"type":5', b'{"type":"\xff"}', HALF]
 )
-def test_what_is_no_config_is_called_damage_until_it_is_replaced(store: Store, text: bytes) -> None:
+def test_a_stored_text_that_is_not_a_config_is_damage_until_it_is_replaced(
+    store: Store, text: bytes
+) -> None:
     plant(store, text)
     with pytest.raises(RepositoryCorrupt, match="GARBAGE_COLLECTOR cannot be read, store it anew"):
         store.repo.configs.get(GC)
@@ -261,7 +263,7 @@ def test_what_is_no_config_is_called_damage_until_it_is_replaced(store: Store, t
 # Hidden
 
 
-def test_the_reference_of_the_configs_is_shown_to_nobody(repo: Repository) -> None:
+def test_the_reference_of_the_configs_is_hidden(repo: Repository) -> None:
     create(repo, "main", a="a")
     before, main = list(repo.references.list()), head(repo)
     repo.configs.update(FULL)
@@ -273,7 +275,7 @@ def test_the_reference_of_the_configs_is_shown_to_nobody(repo: Repository) -> No
             repo.references.get(name)
 
 
-def test_a_branch_of_the_same_name_is_something_else(repo: Repository) -> None:
+def test_a_branch_of_the_same_name_does_not_change_the_configs(repo: Repository) -> None:
     repo.configs.update(FULL)
     repo.references.create_branch(CONFIGS, None)
     create(repo, CONFIGS, a="a")
@@ -282,7 +284,7 @@ def test_a_branch_of_the_same_name_is_something_else(repo: Repository) -> None:
     assert repo.configs.get(GC) == [FULL]
 
 
-# Many at once
+# Concurrent updates
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
@@ -293,17 +295,17 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
 
 
 def test_no_update_of_two_servers_is_lost(backend: Backend) -> None:
-    """Each replaced what exactly one other has stored: together they are one line of updates."""
+    """Each update replaces exactly one other, so all updates form one sequence."""
     servers = [Repository(backend, Settings(), World()) for _ in range(2)]
 
-    wishes = [[policy(str(worker * 100 + n)) for n in range(1, 11)] for worker in range(4)]
+    configs = [[policy(str(worker * 100 + n)) for n in range(1, 11)] for worker in range(4)]
 
     def work(number: int) -> list[RepositoryConfig | None]:
-        return [servers[number % 2].configs.update(wish) for wish in wishes[number]]
+        return [servers[number % 2].configs.update(config) for config in configs[number]]
 
     replaced = list(chain(*in_threads(partial(work, number) for number in range(4))))
     (last,) = servers[0].configs.get(GC)
-    written = set(chain(*wishes))
+    written = set(chain(*configs))
     assert replaced.count(None) == 1
     assert len(replaced) == len(written)
     assert {config for config in (*replaced, last) if config is not None} == written
@@ -319,10 +321,10 @@ def test_servers_that_store_the_first_config_together_share_one_reference(backen
     assert len({config for server in servers for config in server.configs.get(GC)}) == 1
 
 
-# As clients ask for it
+# The service for clients
 
 
-def test_a_client_asks_by_name(repo: Repository) -> None:
+def test_a_client_reads_configs_by_type_name(repo: Repository) -> None:
     service = Configs(repo)
     assert service.read([]) == service.read(["GARBAGE_COLLECTOR"]) == ()
     assert service.update(FULL) is None
@@ -330,15 +332,13 @@ def test_a_client_asks_by_name(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("name", ["UNKNOWN_TYPE", "garbage_collector", ""])
-def test_a_name_that_nobody_knows_is_refused_whatever_else_is_asked(
-    repo: Repository, name: str
-) -> None:
+def test_an_unknown_type_name_is_refused_beside_known_ones(repo: Repository, name: str) -> None:
     message = f"^No repository config type registered for name {name}$"
     with pytest.raises(BadRequest, match=message):
         Configs(repo).read(["GARBAGE_COLLECTOR", name])
 
 
-def test_a_config_is_told_by_its_type() -> None:
+def test_configs_are_distinguished_by_type() -> None:
     sent = {"type": "GARBAGE_COLLECTOR", "defaultCutoffPolicy": "P1D", "foo": 1}
     assert config_of(sent) == policy("P1D")
 
@@ -368,7 +368,9 @@ def test_a_config_is_told_by_its_type() -> None:
         ),
     ],
 )
-def test_a_document_that_is_no_config_is_refused_with_words(document: object, message: str) -> None:
+def test_a_document_that_is_not_a_config_is_refused_with_a_message(
+    document: object, message: str
+) -> None:
     with pytest.raises(BadRequest, match=message):
         config_of(document)
 
@@ -385,7 +387,5 @@ def test_a_document_that_is_no_config_is_refused_with_words(document: object, me
         (ConfigUpdated(GarbageCollectorConfig()), b'{"previous":{"type":"GARBAGE_COLLECTOR"}}'),
     ],
 )
-def test_what_is_not_set_is_left_out_but_for_the_previous_config(
-    answer: object, sent: bytes
-) -> None:
+def test_unset_fields_are_left_out_except_the_previous_config(answer: object, sent: bytes) -> None:
     assert msgspec.json.encode(answer) == sent

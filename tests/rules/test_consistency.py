@@ -1,4 +1,4 @@
-"""Damage is found, judged and named, and never passes for something else."""
+"""Consistency checks: every damage is found, and the damaged object is named."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import pytest
 from morag import CommitMeta, Settings
 from morag.backend.base import ObjId, Ref, RefSwap
 from morag.errors import RepositoryCorrupt
+from morag.format import object_codec as codec
+from morag.format.index_entries import INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, value_of
+from morag.format.objects import Commit
 from morag.index.keys import store_key
 from morag.index.layered import index_of
-from morag.index.ops import INCREMENTAL_ADD, INCREMENTAL_REMOVE, REMOVE, value_of
 from morag.index.segment import Segment
 from morag.logic.consistency import CommitStatus, Consistency
 from morag.logic.refutation import is_cut_off
-from morag.persist import codec
-from morag.persist.objects import Commit
-from morag.wire import read_varint
+from morag.protobuf import read_varint
 from tests.format.nessie_writer import cut_off, rewritten
-from tests.format.uncovered import UNCOVERED, uncovered
-from tests.rules.scenes import Store, create, delete, head, key, put, update
+from tests.format.unhashed_fields import UNCOVERED, uncovered
+from tests.rules.operations import Store, create, delete, head, key, put, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from morag import Repository
     from morag.model.operations import Operation
+    from morag.model.references import ReferenceHistory
 
 CONSISTENT = Consistency.COMMIT_CONSISTENT
 CONTENT_INCONSISTENT = Consistency.COMMIT_CONTENT_INCONSISTENT
@@ -49,7 +50,7 @@ def commit_of(store: Store, spec: str = "main") -> Commit:
 
 @pytest.fixture
 def striped() -> Store:
-    """Enough keys for stripes in a directory of their own, and some on top."""
+    """A store with enough keys for a stripe list, and more keys in the incremental index."""
     store = Store(TINY)
     for number in range(40):
         store.repo.commit("main", [put(f"table-{number:02}", f"location {number}")], str(number))
@@ -60,7 +61,7 @@ def striped() -> Store:
 
 
 def part(store: Store, kind: str) -> ObjId:
-    """An object that the head of `main` needs."""
+    """The id of an object that the head of `main` needs."""
     commit = commit_of(store)
     index = index_of(store.persist, commit)
     match kind:
@@ -89,26 +90,35 @@ VERDICTS = pytest.mark.parametrize(
 )
 
 
-def judged(store: Store, verdict: Consistency, id: ObjId) -> CommitStatus:
-    """Every way to look at the head gives the verdict and names the object."""
+def check_verdict(store: Store, verdict: Consistency, id: ObjId) -> CommitStatus:
+    """Every check of the head returns the verdict and names the object."""
     status = store.repo.history.check("main")
-    seen = store.repo.references.history("main", 1)
+    reported = store.repo.references.history("main", 1)
     assert status.id.hex() == head(store.repo)
     assert status.consistency is verdict
     assert {finding.id for finding in status.findings} == {id}
-    assert (seen.current.consistency, seen.current.findings) == (verdict, status.findings)
-    assert seen.log is verdict
+    assert (reported.current.consistency, reported.log) == (verdict.value, verdict.value)
     return status
+
+
+def check_previous(store: Store, reported: ReferenceHistory, id: ObjId, problem: str) -> None:
+    """Only the previous head `id` is inconsistent, and its check names it with the problem."""
+    assert reported.current.consistency == CONSISTENT.value
+    assert reported.log == INCONSISTENT.value
+    inconsistent = [s.hash for s in reported.previous if s.consistency != CONSISTENT.value]
+    assert inconsistent == [id.hex()]
+    findings = store.repo.history.check(f"@{id.hex()}").findings
+    assert [(finding.id, finding.problem) for finding in findings] == [(id, problem)]
 
 
 # Missing and damaged objects
 
 
 @VERDICTS
-def test_what_is_missing_is_named(striped: Store, kind: str, verdict: Consistency) -> None:
+def test_missing_objects_are_named(striped: Store, kind: str, verdict: Consistency) -> None:
     id = part(striped, kind)
     striped.backend.delete_rows("", [id])
-    status = judged(striped, verdict, id)
+    status = check_verdict(striped, verdict, id)
     assert [finding.problem for finding in status.findings] == ["the object is missing"]
     assert (status.commit is None) == (kind == "COMMIT")
 
@@ -119,14 +129,14 @@ def test_a_flipped_byte_is_found_wherever_it_is(
 ) -> None:
     id = part(striped, kind)
     data = striped.rows()[id].data
-    spots = range(0, len(data), 7) if kind == "COMMIT" else range(len(data))
-    spared = loose_ends(data) if kind == "COMMIT" else set()
-    for at in spots:
-        if at not in spared:
+    offsets = range(0, len(data), 7) if kind == "COMMIT" else range(len(data))
+    unprotected = unprotected_bytes(data) if kind == "COMMIT" else set()
+    for at in offsets:
+        if at not in unprotected:
             striped.replace(id, flipped(data, at, 0x01))
             status = striped.repo.history.check("main")
             assert status.consistency is verdict, f"byte {at}"
-            # Damage in a commit may turn a pointer into one to nothing, which is named then.
+            # Damage in a commit may change a pointer; the check then names the missing object.
             named = {finding.id for finding in status.findings}
             assert named == {id} or kind == "COMMIT", f"byte {at}"
     striped.replace(id, data)
@@ -134,19 +144,19 @@ def test_a_flipped_byte_is_found_wherever_it_is(
 
 
 @VERDICTS
-def test_what_has_become_another_kind_is_named(
+def test_an_object_of_another_kind_is_named(
     striped: Store, kind: str, verdict: Consistency
 ) -> None:
     id = part(striped, kind)
     row = striped.rows()[id]
-    stranger = next(r for r in striped.rows().values() if r.kind == "r")
-    swapped = msgspec.structs.replace(stranger, id=id)
+    other = next(r for r in striped.rows().values() if r.kind == "r")
+    swapped = msgspec.structs.replace(other, id=id)
     assert striped.backend.swap_row("", row, swapped)
-    judged(striped, verdict, id)
+    check_verdict(striped, verdict, id)
 
 
-def test_a_segment_of_other_keys_is_named(striped: Store) -> None:
-    """Sound in itself, but in the wrong place."""
+def test_a_segment_with_the_keys_of_another_is_named(striped: Store) -> None:
+    """The segment is valid, but belongs elsewhere in the index."""
     commit = commit_of(striped)
     index = index_of(striped.persist, commit)
     one, other = (stripe.segment for stripe in index.directory.stripes[:2])
@@ -156,7 +166,7 @@ def test_a_segment_of_other_keys_is_named(striped: Store) -> None:
     assert {finding.id for finding in status.findings} == {one}
 
 
-def test_all_that_is_wrong_is_named(striped: Store) -> None:
+def test_all_damaged_objects_are_named(striped: Store) -> None:
     index = index_of(striped.persist, commit_of(striped))
     segments = [stripe.segment for stripe in index.directory.stripes[:3]]
     striped.backend.delete_rows("", segments)
@@ -164,7 +174,7 @@ def test_all_that_is_wrong_is_named(striped: Store) -> None:
     assert {finding.id for finding in status.findings} == set(segments)
 
 
-def test_all_values_that_are_wrong_are_named(striped: Store) -> None:
+def test_all_damaged_values_are_named(striped: Store) -> None:
     index = index_of(striped.persist, commit_of(striped))
     values = [value_of(op) for _, op in index.items()][::5]
     striped.backend.delete_rows("", values)
@@ -177,56 +187,52 @@ def test_a_cache_does_not_hide_damage(striped: Store) -> None:
     assert len(list(striped.repo.contents.entries("main", with_content=True))) == 40
     id = part(striped, "VALUE")
     striped.backend.delete_rows("", [id])
-    judged(striped, CONTENT_INCONSISTENT, id)
+    check_verdict(striped, CONTENT_INCONSISTENT, id)
 
 
 # History
 
 
-def test_a_missing_parent_is_the_parents_trouble(striped: Store) -> None:
+def test_a_missing_parent_is_reported_for_the_parent_only(striped: Store) -> None:
     parent = commit_of(striped).parent
     striped.backend.delete_rows("", [parent])
     assert striped.repo.history.check("main").consistency is CONSISTENT
-    seen = striped.repo.references.history("main", 1)
-    assert (seen.current.consistency, seen.log) == (CONSISTENT, INCONSISTENT)
-    assert [s.id for s in seen.previous if s.consistency is INCONSISTENT] == [parent]
-    (worst,) = (s for s in seen.previous if s.findings)
-    assert [(f.id, f.problem) for f in worst.findings] == [(parent, "the object is missing")]
+    reported = striped.repo.references.history("main", 1)
+    check_previous(striped, reported, parent, "the object is missing")
 
 
-def test_a_damaged_parent_is_the_parents_trouble(striped: Store) -> None:
+def test_a_damaged_parent_is_reported_for_the_parent_only(striped: Store) -> None:
     parent = commit_of(striped).parent
     data = striped.rows()[parent].data
     at = data.index(b"2023-11-14")
     striped.replace(parent, flipped(data, at, 0x01))
-    seen = striped.repo.references.history("main", 1)
-    assert (seen.current.consistency, seen.log) == (CONSISTENT, INCONSISTENT)
-    (worst,) = (s for s in seen.previous if s.findings)
-    assert [(f.id, f.problem) for f in worst.findings] == [
-        (parent, "the commit does not hash to its id")
-    ]
+    reported = striped.repo.references.history("main", 1)
+    check_previous(striped, reported, parent, "the commit does not hash to its id")
 
 
-def test_a_log_is_as_good_as_its_worst_commit(striped: Store) -> None:
-    """Looking far enough finds the damage, looking less far does not."""
+def test_a_log_has_the_verdict_of_its_worst_commit(striped: Store) -> None:
+    """The check finds the damage only if it reads far enough."""
     below = commit_of(striped, "main~3")
     striped.backend.delete_rows("", [below.id])
-    assert striped.repo.references.history("main", 2).log is CONSISTENT
-    assert striped.repo.references.history("main", 3).log is INCONSISTENT
-    assert striped.repo.references.history("main", 30).log is INCONSISTENT
+    verdicts = [striped.repo.references.history("main", scan).log for scan in (2, 3, 30)]
+    assert verdicts == [CONSISTENT.value, INCONSISTENT.value, INCONSISTENT.value]
 
 
-def test_a_lost_value_stains_every_commit_that_shows_it(store: Store) -> None:
+def test_a_lost_value_makes_every_commit_with_it_inconsistent(store: Store) -> None:
     create(store.repo, "main", t="t1")
     op = index_of(store.persist, commit_of(store)).get(store_key(key("t")))
     assert op is not None
     update(store.repo, "main", "t", "t2")
     update(store.repo, "main", "t", "t3")
     store.backend.delete_rows("", [value_of(op)])
-    seen = store.repo.references.history("main", 5)
-    assert seen.current.consistency is CONSISTENT
-    assert [s.consistency for s in seen.previous] == [CONSISTENT, CONTENT_INCONSISTENT, CONSISTENT]
-    assert seen.log is CONTENT_INCONSISTENT
+    reported = store.repo.references.history("main", 5)
+    assert reported.current.consistency == CONSISTENT.value
+    assert [s.consistency for s in reported.previous] == [
+        CONSISTENT.value,
+        CONTENT_INCONSISTENT.value,
+        CONSISTENT.value,
+    ]
+    assert reported.log == CONTENT_INCONSISTENT.value
 
 
 def test_merge_parents_are_part_of_the_log(store: Store) -> None:
@@ -236,12 +242,13 @@ def test_merge_parents_are_part_of_the_log(store: Store) -> None:
     store.repo.merge("dev", "main")
     merged = commit_of(store, "dev").id
     store.backend.delete_rows("", [merged])
-    seen = store.repo.references.history("main", 1)
-    assert (seen.current.consistency, seen.log) == (CONSISTENT, INCONSISTENT)
+    reported = store.repo.references.history("main", 1)
+    assert reported.current.consistency == CONSISTENT.value
+    assert reported.log == INCONSISTENT.value
 
 
-def test_the_commit_at_which_nessie_cut_a_history_off_is_consistent(striped: Store) -> None:
-    """It has entries of commits that are gone, and goes on counting where they ended."""
+def test_the_first_commit_of_a_history_that_nessie_truncated_is_consistent(striped: Store) -> None:
+    """It has entries of commits that no longer exist, and continues their `seq`."""
     specs = ("main", "main~1", "main~2", "main~3")
     *above, cut, below = (commit_of(striped, spec) for spec in specs)
     for commit in above:
@@ -254,13 +261,13 @@ def test_the_commit_at_which_nessie_cut_a_history_off_is_consistent(striped: Sto
         assert repo.history.check(spec).consistency is CONSISTENT
 
 
-def test_a_reference_that_points_nowhere_is_still_shown(store: Store) -> None:
+def test_a_reference_to_a_missing_commit_is_still_listed(store: Store) -> None:
     create(store.repo, "main", a="a")
     ref = store.refs()["refs/heads/main"]
     lost = ObjId(b"\x07" * 32)
-    astray = Ref(ref.name, lost, ref.deleted, ref.created_micros, ref.extended_info, ref.previous)
-    assert store.backend.swap_ref("", RefSwap(ref.name, ref, astray))
-    status = judged(store, INCONSISTENT, lost)
+    moved = Ref(ref.name, lost, ref.deleted, ref.created_micros, ref.extended_info, ref.previous)
+    assert store.backend.swap_ref("", RefSwap(ref.name, ref, moved))
+    status = check_verdict(store, INCONSISTENT, lost)
     assert status.commit is None
 
 
@@ -272,7 +279,7 @@ def make_incomplete(store: Store, commit: Commit) -> None:
     store.replace(commit.id, row.data)
 
 
-def test_an_incomplete_commit_is_not_read(striped: Store) -> None:
+def test_reading_an_incomplete_commit_is_refused(striped: Store) -> None:
     commit = commit_of(striped)
     make_incomplete(striped, commit)
     repo = striped.reopened()
@@ -308,12 +315,12 @@ def test_an_incomplete_commit_is_named_by_the_check(striped: Store) -> None:
     ]
 
 
-def test_an_incomplete_commit_below_is_met_by_the_log(striped: Store) -> None:
+def test_the_log_reports_an_incomplete_parent(striped: Store) -> None:
     make_incomplete(striped, commit_of(striped, "main~3"))
     repo = striped.reopened()
     with pytest.raises(RepositoryCorrupt, match="is incomplete"):
         list(repo.history.log("main"))
-    assert len(list(repo.contents.keys("main"))) == 40, "the head itself is sound"
+    assert len(list(repo.contents.keys("main"))) == 40, "the head itself is complete"
 
 
 # Every byte of a commit
@@ -338,16 +345,19 @@ def merge(repo: Repository) -> None:
     repo.merge("dev", "main")
 
 
-@pytest.mark.parametrize("make", [root, changes, merge])
-def test_every_byte_of_a_commit_counts_but_for_a_few(
-    make: Callable[[Repository], None],
-) -> None:
-    """Whatever is flipped is found, except for what `loose_ends` lists, with reasons."""
+@pytest.fixture(params=[root, changes, merge])
+def any_commit(request: pytest.FixtureRequest) -> Store:
+    """A store with one kind of commit at the head of `main`."""
     store = Store()
-    make(store.repo)
-    commit = commit_of(store)
+    request.param(store.repo)
+    return store
+
+
+def test_a_flipped_byte_of_a_commit_is_found_unless_it_is_unprotected(any_commit: Store) -> None:
+    """`unprotected_bytes` lists the exceptions with reasons."""
+    store, commit = any_commit, commit_of(any_commit)
     data = store.rows()[commit.id].data
-    spared = loose_ends(data)
+    unprotected = unprotected_bytes(data)
     unnoticed = set()
     for at in range(len(data)):
         for mask in (1, 2, 4, 8, 16, 32, 64, 128, 255):
@@ -357,18 +367,15 @@ def test_every_byte_of_a_commit_counts_but_for_a_few(
                 unnoticed.add(at)
             else:
                 assert status.findings
-    assert unnoticed <= spared
+    assert unnoticed <= unprotected
     store.replace(commit.id, data)
     assert store.repo.history.check("main").consistency is CONSISTENT
 
 
-@pytest.mark.parametrize("make", [root, changes, merge])
 def test_a_damaged_commit_is_refused_unless_the_damage_is_not_covered_by_its_id(
-    make: Callable[[Repository], None],
+    any_commit: Store,
 ) -> None:
-    store = Store()
-    make(store.repo)
-    commit = commit_of(store)
+    store, commit = any_commit, commit_of(any_commit)
     data = store.rows()[commit.id].data
     entries, log = all_entries(store.repo), whole_log(store.repo)
     refused = 0
@@ -376,10 +383,10 @@ def test_a_damaged_commit_is_refused_unless_the_damage_is_not_covered_by_its_id(
         wrong = flipped(data, at, 0xFF)
         store.replace(commit.id, wrong)
         repo = store.reopened()
-        if loose := uncovered(commit.id, data, wrong):
+        if unprotected := uncovered(commit.id, data, wrong):
             for read in (all_entries, whole_log):
                 read_or_reported(read, repo)
-            assert loose <= {*UNCOVERED, "nothing"}
+            assert unprotected <= {*UNCOVERED, "nothing"}
         else:
             refused += 1
             for read in (all_entries, whole_log):
@@ -412,7 +419,7 @@ def whole_log(repo: Repository) -> object:
 
 
 def read_or_reported(read: Callable[[Repository], object], repo: Repository) -> None:
-    """What the id does not cover may read as something else, but fails only with a name."""
+    """A field that the id does not cover may be read as another value; errors name the object."""
     try:
         read(repo)
     except RepositoryCorrupt as error:
@@ -423,32 +430,32 @@ def flipped(data: bytes, at: int, mask: int) -> bytes:
     return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
-def loose_ends(data: bytes) -> set[int]:
-    """The bytes of a commit's row that nothing else vouches for.
+def unprotected_bytes(data: bytes) -> set[int]:
+    """The bytes of a commit's row that neither the id nor another object protects.
 
-    - when it was created, and whether it is internal: no part of the id
-    - merge parents: no part of the id; whether they exist shows in the log
-    - that an entry of the tail is one: a shorter tail is another writer's choice
-    - that a header's name is one: the id runs names and values together
-    - the value that a removed key had: no part of the id, and nobody reads it
-    - whether an inherited entry was added of late or long ago: it exists either way
+    - the creation time, and whether the commit is internal: not part of the id
+    - merge parents: not part of the id; the log shows whether they exist
+    - tags of tail entries: a shorter tail is valid too
+    - tags of header names: the id hashes names and values without separators
+    - the old value of a removed key: not part of the id, and never read
+    - whether an inherited entry was added recently or long ago: it exists in both cases
     """
-    loose: set[int] = set()
+    unprotected: set[int] = set()
     ((_, start, _, end),) = _spans(data, 0, len(data))
     tails = 0
     for number, at, body, stop in _spans(data, start_of_body(data, start), end):
         match number:
             case 1 | 4 | 11:
-                loose |= set(range(at, stop))
+                unprotected |= set(range(at, stop))
             case 3:
                 tails += 1
                 if tails > 1:
-                    loose.add(at)
+                    unprotected.add(at)
             case 5:
-                loose.add(body)
+                unprotected.add(body)
             case 9:
-                loose |= _loose_entries(data[body:stop], body)
-    return loose
+                unprotected |= _unprotected_entries(data[body:stop], body)
+    return unprotected
 
 
 def start_of_body(data: bytes, at: int) -> int:
@@ -458,7 +465,7 @@ def start_of_body(data: bytes, at: int) -> int:
 
 
 def _spans(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, start, start of the body, and end of each field."""
+    """The number, start, start of the body, and end of each field."""
     while at < end:
         start = at
         tag, at = read_varint(data, at)
@@ -471,15 +478,15 @@ def _spans(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         yield tag >> 3, start, body, at
 
 
-def _loose_entries(index: bytes, offset: int) -> set[int]:
-    loose: set[int] = set()
+def _unprotected_entries(index: bytes, offset: int) -> set[int]:
+    unprotected: set[int] = set()
     for op in dict(Segment.decode(index).items()).values():
         at = offset + index.index(op)
         if op[:1] in (INCREMENTAL_ADD, INCREMENTAL_REMOVE):
-            loose.add(at)
+            unprotected.add(at)
         if op[:1] in (REMOVE, INCREMENTAL_REMOVE):
-            loose |= {at + 3 + n for n in range(len(value_of(op)))}
-    return loose
+            unprotected |= {at + 3 + n for n in range(len(value_of(op)))}
+    return unprotected
 
 
 @pytest.mark.parametrize(
@@ -495,10 +502,10 @@ def _loose_entries(index: bytes, offset: int) -> set[int]:
     ],
     ids=range(7),
 )
-def test_a_cut_off_history_is_known_by_the_end_of_its_message(
+def test_a_truncated_history_is_recognised_by_the_end_of_its_message(
     repo: Repository, message: str, expected: bool
 ) -> None:
-    """However often the message looks like it: a client chooses messages."""
+    """The marker may occur earlier in the message: clients choose messages."""
     repo.commit("main", [put("a", "a")], message)
     first = repo.resolve("main").commit
     assert first is not None

@@ -1,4 +1,4 @@
-"""Content ids: who gives them out, who keeps them, and that a content stays what it is."""
+"""Content ids: how they are generated and kept, and that a content keeps its type."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from morag import (
     Put,
     Repository,
     Settings,
-    Unchanged,
 )
 from morag.backend.memory import MemoryBackend
 from morag.errors import BadRequest, ReferenceConflict
-from morag.persist.objects import Unique
+from morag.format.objects import Unique
 from morag.versions.world import World
-from tests.rules.scenes import (
+from tests.rules.operations import (
     Store,
+    assert_and_delete_from_old_head,
+    conflict_pairs,
     content_id,
     create,
     delete,
-    found,
     head,
     key,
     messages,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 OTHER = "11111111-2222-3333-4444-555555555555"
 
 
-def test_new_content_gets_an_id_of_its_own_that_is_claimed_for_good(store: Store) -> None:
+def test_new_content_gets_a_unique_id_that_is_claimed_forever(store: Store) -> None:
     ids = create(store.repo, "main", one="1", two="2")
     assert len(set(ids.values())) == 2
     for id in ids.values():
@@ -59,7 +59,7 @@ def test_new_content_gets_an_id_of_its_own_that_is_claimed_for_good(store: Store
         assert claim.id in store.rows()
 
 
-def test_an_id_that_is_taken_is_not_given_out_twice() -> None:
+def test_an_id_that_is_taken_is_not_generated_again() -> None:
     dice = iter([b"\1" * 16, b"\1" * 16, b"\2" * 16])
     repo = Repository(MemoryBackend(), Settings(), World(new_uuid=lambda: next(dice)))
     assert create(repo, "main", one="1") == {"one": "01010101-0101-0101-0101-010101010101"}
@@ -74,13 +74,13 @@ def test_new_content_must_not_have_an_id(store: Store, id: str) -> None:
     assert store.everything() == before
 
 
-def test_the_id_of_another_key_is_not_for_copies(repo: Repository) -> None:
+def test_a_copy_must_not_have_the_id_of_another_key(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     with pytest.raises(BadRequest, match=r"^New value for key 'copy' must not have a content ID$"):
         repo.commit("main", [put("copy", "t", id)], "copy")
 
 
-def test_the_id_of_deleted_content_does_not_come_back(repo: Repository) -> None:
+def test_the_id_of_deleted_content_cannot_be_reused(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     repo.commit("main", [delete("t")], "drop")
     with pytest.raises(BadRequest, match=r"^New value for key 'again' must not have a content ID$"):
@@ -89,7 +89,7 @@ def test_the_id_of_deleted_content_does_not_come_back(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("content", [table("x"), view("x"), namespace("t")])
-def test_an_update_says_which_content_it_is_for(store: Store, content: Content) -> None:
+def test_an_update_needs_the_content_id(store: Store, content: Content) -> None:
     create(store.repo, "main", t="t")
     before = store.everything()
     with pytest.raises(
@@ -100,11 +100,11 @@ def test_an_update_says_which_content_it_is_for(store: Store, content: Content) 
 
 
 @pytest.mark.parametrize("id", [OTHER, ""])
-def test_an_update_is_for_the_content_that_is_there(store: Store, id: str) -> None:
-    known = create(store.repo, "main", t="t")["t"]
+def test_an_update_must_have_the_existing_content_id(store: Store, id: str) -> None:
+    id_of_t = create(store.repo, "main", t="t")["t"]
     before = store.everything()
     message = (
-        f"Key 't' already exists with content ID {known}, which is different from the content ID "
+        f"Key 't' already exists with content ID {id_of_t}, which is different from the content ID "
         f"{id} in the operation"
     )
     with pytest.raises(BadRequest) as raised:
@@ -113,7 +113,7 @@ def test_an_update_is_for_the_content_that_is_there(store: Store, id: str) -> No
     assert store.everything() == before
 
 
-def test_an_id_is_compared_as_it_is_written(repo: Repository) -> None:
+def test_ids_are_compared_case_sensitively(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     with pytest.raises(BadRequest, match="already exists with content ID"):
         repo.commit("main", [put("t", "x", id.upper())], "update")
@@ -130,7 +130,7 @@ def test_a_rename_keeps_the_id(any_repo: Repository, location: str, put_first: b
     assert content_id(any_repo, "main", "renamed") == id
 
 
-def test_a_content_is_renamed_to_one_place(store: Store) -> None:
+def test_a_content_cannot_be_renamed_to_two_keys(store: Store) -> None:
     id = create(store.repo, "main", t="t")["t"]
     before = store.everything()
     operations: list[Operation] = [delete("t"), put("one", "t", id), put("two", "t", id)]
@@ -139,7 +139,7 @@ def test_a_content_is_renamed_to_one_place(store: Store) -> None:
     assert store.everything() == before
 
 
-def test_new_content_may_come_before_the_rename_that_makes_room_and_not_after_it(
+def test_new_content_under_the_old_key_must_come_before_the_rename(
     store: Store,
 ) -> None:
     repo = store.repo
@@ -153,8 +153,8 @@ def test_new_content_may_come_before_the_rename_that_makes_room_and_not_after_it
     assert tables(repo) == {"new": "1", "old": "2"}
 
 
-def twice(repo: Repository) -> str:
-    """A branch with one content under two keys, as force can leave it; the content's id."""
+def content_under_two_keys(repo: Repository) -> str:
+    """Make `dev` with one content under two keys, as a forced merge can; return its id."""
     create(repo, "main", base="0")
     repo.references.create_branch("source", "main")
     id = create(repo, "source", t="1")["t"]
@@ -166,18 +166,18 @@ def twice(repo: Repository) -> str:
     return id
 
 
-def test_one_content_under_two_keys_is_not_put_under_both(repo: Repository) -> None:
-    id = twice(repo)
+def test_one_content_cannot_be_put_under_two_keys(repo: Repository) -> None:
+    id = content_under_two_keys(repo)
     for first, second in (("t", "u"), ("u", "t")):
         with pytest.raises(BadRequest, match=f"^Duplicate content ID: {id} for key: M/{second}/C$"):
             repo.commit("source", [put(first, "3", id), put(second, "4", id)], "both")
 
 
 @pytest.mark.parametrize("behavior", [MergeBehavior.NORMAL, MergeBehavior.FORCE])
-def test_nor_is_it_merged_which_is_told_before_any_conflict(
+def test_a_merge_of_one_content_under_two_keys_is_refused_before_any_conflict(
     store: Store, behavior: MergeBehavior
 ) -> None:
-    id = twice(store.repo)
+    id = content_under_two_keys(store.repo)
     create(store.repo, "main", u="theirs")
     before = store.everything()
     with pytest.raises(BadRequest, match=f"^Duplicate content ID: {id} for key: M/u/C$"):
@@ -185,20 +185,24 @@ def test_nor_is_it_merged_which_is_told_before_any_conflict(
     assert store.everything() == before
 
 
-def test_one_of_its_keys_is_merged_if_the_other_is_dropped(repo: Repository) -> None:
-    twice(repo)
+def test_one_of_two_keys_of_a_content_is_merged_if_the_other_is_dropped(repo: Repository) -> None:
+    content_under_two_keys(repo)
     repo.merge("source", "main", keys=[MergeKey(key("t"), MergeBehavior.DROP)])
     assert tables(repo) == {"base": "0", "u": "1"}
 
 
 @pytest.mark.parametrize(("earlier", "later"), [("t", "u"), ("u", "t")])
-def test_of_two_deletes_of_one_content_the_later_belongs_to_a_rename(
+def test_the_later_of_two_deletes_of_one_content_belongs_to_a_rename(
     repo: Repository, earlier: str, later: str
 ) -> None:
-    renamed: list[Operation] = [delete(earlier), delete(later), put("new", "1", twice(repo))]
+    renamed: list[Operation] = [
+        delete(earlier),
+        delete(later),
+        put("new", "1", content_under_two_keys(repo)),
+    ]
     with pytest.raises(BadRequest, match=f"existing key '{later}' has no content ID"):
-        repo.commit("source", [*renamed, put(later, "again")], "into the place of the rename")
-    repo.commit("source", [*renamed, put(earlier, "again")], "into the place of the other")
+        repo.commit("source", [*renamed, put(later, "again")], "under the old key of the rename")
+    repo.commit("source", [*renamed, put(earlier, "again")], "under the other deleted key")
     assert tables(repo, "source") == {"base": "0", "new": "1", earlier: "again"}
 
 
@@ -208,22 +212,22 @@ def test_a_rename_needs_its_delete_in_the_same_commit(repo: Repository) -> None:
         repo.commit("main", [delete("u"), put("new", "t", ids["t"])], "rename")
 
 
-def test_a_rename_may_not_land_on_a_key_that_is_there(repo: Repository) -> None:
+def test_a_rename_to_an_existing_key_is_refused(repo: Repository) -> None:
     ids = create(repo, "main", t="t", u="u")
     with pytest.raises(BadRequest, match="Key 'u' already exists with content ID"):
         repo.commit("main", rename("t", "u", table("t", ids["t"])), "rename")
     assert tables(repo) == {"t": "t", "u": "u"}
 
 
-def test_a_retried_commit_keeps_the_ids_it_made_up(store: Store) -> None:
-    """Two tries at different heads store one set of values."""
+def test_a_retried_commit_keeps_its_generated_ids(store: Store) -> None:
+    """Two attempts at different heads store one set of values."""
     request = store.repo.commit_request("main", [put("t", "t")], "t")
-    first = request.attempt(None).result.added
+    first = request.propose(None).result.added
     create(store.repo, "main", other="o")
-    assert request.attempt(None).result.added == first
+    assert request.propose(None).result.added == first
 
 
-# A content stays what it is.
+# A content keeps its type.
 
 CONTENTS: list[Content] = [
     table("x"),
@@ -258,7 +262,7 @@ def test_content_does_not_change_its_type(before: Content, after: Content) -> No
     ]
 
 
-def test_another_type_may_follow_under_a_new_id(repo: Repository) -> None:
+def test_another_type_is_accepted_with_a_new_id(repo: Repository) -> None:
     id = create(repo, "main", t="t")["t"]
     repo.commit("main", [delete("t"), put("t", view("v"))], "replace")
     now = repo.contents.get("main", key("t"))
@@ -266,7 +270,7 @@ def test_another_type_may_follow_under_a_new_id(repo: Repository) -> None:
     assert now.id != id
 
 
-# Repositories from former times have ids that are no UUIDs.
+# Old repositories have ids that are not UUIDs.
 
 
 @pytest.fixture
@@ -308,19 +312,15 @@ def test_old_content_does_not_change_its_type_either(old: Store) -> None:
 
 
 def test_old_content_is_deleted_and_asserted(old: Store) -> None:
-    seen = head(old.repo)
-    update(old.repo, "main", "young", "y2")
-    old.repo.commit("main", [Unchanged(key("t"))], "same", expected=seen)
-    old.repo.commit("main", [delete("t")], "drop", expected=seen)
-    assert tables(old.repo) == {"young": "y2"}
+    assert_and_delete_from_old_head(old.repo)
 
 
-def test_old_content_that_was_replaced_meanwhile_conflicts(old: Store) -> None:
-    seen = head(old.repo)
+def test_an_update_of_old_content_that_was_replaced_conflicts(old: Store) -> None:
+    old_head = head(old.repo)
     old.repo.commit("main", [delete("t"), put("t", "again")], "replace")
     with pytest.raises(ReferenceConflict) as raised:
-        old.repo.commit("main", [put("t", "mine", "not-a-uuid")], "update", expected=seen)
-    assert found(raised.value.conflicts) == [("CONTENT_ID_DIFFERS", "t")]
+        old.repo.commit("main", [put("t", "mine", "not-a-uuid")], "update", expected=old_head)
+    assert conflict_pairs(raised.value.conflicts) == [("CONTENT_ID_DIFFERS", "t")]
 
 
 @pytest.mark.parametrize("squash", [True, False])
@@ -367,7 +367,7 @@ def test_a_drop_of_old_content_is_merged_and_transplanted(old: Store) -> None:
     assert tables(repo) == tables(repo, "other") == {"young": "y"}
 
 
-def test_old_content_shows_in_logs_and_differences(old: Store) -> None:
+def test_old_content_is_shown_in_logs_and_differences(old: Store) -> None:
     update(old.repo, "main", "t", "new")
     (entry,) = old.repo.history.log("main", with_operations=True).page(1).items
     assert entry.operations == (Put(key("t"), table("new", "not-a-uuid")),)
@@ -379,7 +379,7 @@ def test_old_content_shows_in_logs_and_differences(old: Store) -> None:
     assert old.repo.history.check("main").findings == ()
 
 
-def test_keys_are_told_apart_by_case(any_repo: Repository) -> None:
+def test_keys_are_case_sensitive(any_repo: Repository) -> None:
     operations = [put("T", "upper"), put("t", "lower")]
     any_repo.commit("main", operations, CommitMeta(message="case"))
     assert tables(any_repo) == {"T": "upper", "t": "lower"}

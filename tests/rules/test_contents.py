@@ -1,4 +1,4 @@
-"""Reading what is on a commit: single contents, listings, differences, and their pages."""
+"""Reads of a commit: single contents, listings, differences, and their pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from morag import ContentKey, Settings
 from morag.errors import BadRequest, ContentNotFound, ReferenceNotFound
-from tests.rules.scenes import (
+from tests.rules.operations import (
     NO_ANCESTOR,
     UNKNOWN,
     Store,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from morag.versions.listing import Listing
 
 NAMES = ["a", "a.b", "a.b.t", "a.t1", "a.t2", "a!", "b", "b.t", "c"]
-"""In key order: a namespace stands right before what is in it."""
+"""The keys in order: a namespace comes right before its content."""
 SOME = [key("c"), key("a.t1"), key("nope"), key("b.t"), key("a"), key("a.b")]
 
 
@@ -63,7 +63,7 @@ def test_a_content_is_found_by_its_key(any_repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("at", ["main", "v1", "main~1", f"@{NO_ANCESTOR}"])
-def test_a_content_that_is_not_there_is_not_found(filled: Repository, at: str) -> None:
+def test_a_missing_content_is_not_found(filled: Repository, at: str) -> None:
     filled.references.create_tag("v1", "main")
     with pytest.raises(ContentNotFound) as raised:
         filled.contents.get(at, key("a.nope"))
@@ -78,7 +78,9 @@ def test_a_key_with_a_dot_is_shown_like_any_other(filled: Repository) -> None:
     assert dotted.path == "a\x1db.c*"
 
 
-def test_several_contents_come_as_asked_without_the_missing(filled: Repository) -> None:
+def test_several_contents_are_returned_as_requested_without_missing_ones(
+    filled: Repository,
+) -> None:
     found = filled.contents.get_all("main", [key("c"), key("nope"), key("a"), key("c")])
     assert [str(k) for k in found] == ["c", "a"]
     assert filled.contents.get_all("main", []) == {}
@@ -101,7 +103,7 @@ def test_contents_are_read_as_of_any_commit(repo: Repository) -> None:
         (f"@{UNKNOWN[:8]}", f"Commit '{UNKNOWN[:8]}' not found"),
     ],
 )
-def test_reads_are_of_commits_that_exist(repo: Repository, at: str, message: str) -> None:
+def test_reads_of_a_missing_commit_are_refused(repo: Repository, at: str, message: str) -> None:
     reads: list[Callable[[], object]] = [
         lambda: repo.contents.get(at, key("t")),
         lambda: repo.contents.get_all(at, [key("t")]),
@@ -135,7 +137,7 @@ BOUNDS: list[tuple[dict[str, ContentKey], list[str]]] = [
 
 
 @pytest.mark.parametrize(("bounds", "expected"), BOUNDS, ids=str)
-def test_bounds_belong_to_a_listing_and_a_prefix_is_of_whole_elements(
+def test_bounds_are_inclusive_and_a_prefix_has_whole_elements(
     filled: Repository, bounds: dict[str, Any], expected: list[str]
 ) -> None:
     assert [str(k) for k in filled.contents.keys("main", **bounds)] == expected
@@ -147,7 +149,7 @@ def test_bounds_belong_to_a_listing_and_a_prefix_is_of_whole_elements(
     assert [str(change.key) for change in changes] == expected
 
 
-def test_keys_narrow_a_listing(filled: Repository) -> None:
+def test_a_listing_may_be_limited_to_keys(filled: Repository) -> None:
     keys = [key("c"), key("nope"), key("a.b")]
     assert [str(e.key) for e in filled.contents.entries("main", keys=keys)] == ["a.b", "c"]
     changes = filled.contents.diff(f"@{NO_ANCESTOR}", "main", keys=keys)
@@ -157,20 +159,20 @@ def test_keys_narrow_a_listing(filled: Repository) -> None:
 
 
 class Unsearchable(list[ContentKey]):
-    """Looking for each key of a listing in each of many wanted ones would take for ever."""
+    """A list without membership tests, which would be slow for many keys."""
 
     def __contains__(self, key: object) -> bool:
         raise AssertionError(f"{key} was searched for")
 
 
-def test_many_keys_narrow_a_listing_quickly(filled: Repository) -> None:
+def test_a_listing_limited_to_many_keys_is_fast(filled: Repository) -> None:
     keys = Unsearchable([key("c"), key("b"), key("c"), *(key(f"no-{n}") for n in range(500))])
     assert [str(e.key) for e in filled.contents.entries("main", keys=keys)] == ["b", "c"]
     changes = filled.contents.diff(f"@{NO_ANCESTOR}", "main", keys=keys)
     assert [str(change.key) for change in changes] == ["b", "c"]
 
 
-def test_a_prefix_goes_with_no_other_bound(filled: Repository) -> None:
+def test_a_prefix_cannot_be_combined_with_bounds(filled: Repository) -> None:
     message = r"^Combining prefixKey with either minKey or maxKey is not supported\.$"
     for bounds in ({"min_key": key("a")}, {"max_key": key("a")}):
         arguments: dict[str, Any] = {"prefix": key("a"), **bounds}
@@ -181,7 +183,7 @@ def test_a_prefix_goes_with_no_other_bound(filled: Repository) -> None:
             filled.contents.diff("main", "main", **arguments)
 
 
-def test_an_entry_tells_type_and_id(filled: Repository) -> None:
+def test_an_entry_has_type_and_id(filled: Repository) -> None:
     entry = next(iter(filled.contents.entries("main", keys=[key("a.t1")])))
     assert (entry.type, entry.content) == ("ICEBERG_TABLE", None)
     assert entry.content_id == content_id(filled, "main", "a.t1")
@@ -220,17 +222,19 @@ def test_a_difference_shows_both_sides(filled: Repository) -> None:
     ]
     filled.commit("main", operations, "change")
     now = {name: filled.contents.get("main", key(name)) for name in ("c", "new")}
-    there = [(str(d.key), d.before, d.after) for d in filled.contents.diff(f"@{before}", "main")]
-    assert there == [
+    differences = [
+        (str(d.key), d.before, d.after) for d in filled.contents.diff(f"@{before}", "main")
+    ]
+    assert differences == [
         ("a.t1", old["a.t1"], None),
         ("c", old["c"], now["c"]),
         ("new", None, now["new"]),
     ]
     back = [(str(d.key), d.after, d.before) for d in filled.contents.diff("main", f"@{before}")]
-    assert back == there
+    assert back == differences
 
 
-def test_what_changed_and_changed_back_is_no_difference(filled: Repository) -> None:
+def test_a_change_that_was_undone_is_not_a_difference(filled: Repository) -> None:
     before = head(filled)
     update(filled, "main", "c", "changed")
     update(filled, "main", "c", "at c")
@@ -264,7 +268,7 @@ def listings(repo: Repository) -> dict[str, Callable[[str | None], Listing[Any]]
     ["keys", "entries", "contents", "some", "some differences", "diff", "prefix", "range"],
 )
 @pytest.mark.parametrize("size", [1, 2, 4, 9, 100])
-def test_pages_make_the_whole(filled: Repository, name: str, size: int) -> None:
+def test_pages_together_hold_everything(filled: Repository, name: str, size: int) -> None:
     listing = listings(filled)[name]
     gathered: list[Any] = []
     token: str | None = None
@@ -278,7 +282,7 @@ def test_pages_make_the_whole(filled: Repository, name: str, size: int) -> None:
     assert gathered == list(listing(None))
 
 
-def test_an_unknown_token_goes_on_behind_its_place(filled: Repository) -> None:
+def test_a_token_of_a_deleted_key_continues_after_it(filled: Repository) -> None:
     token = filled.contents.keys("main").page(4).token
     before = filled.contents.keys("main").page(4).items[-1]
     assert str(before) == "a.t1"
@@ -294,7 +298,7 @@ NO_TOKEN = r"^Invalid token string representation$|^Illegal hex character '"
     "name",
     ["keys", "entries", "contents", "some", "some differences", "diff", "prefix", "range"],
 )
-def test_a_token_that_is_none_is_refused(filled: Repository, name: str, token: str) -> None:
+def test_an_invalid_token_is_refused(filled: Repository, name: str, token: str) -> None:
     with pytest.raises(BadRequest, match=NO_TOKEN):
         listings(filled)[name](token)
     with pytest.raises(BadRequest, match=NO_TOKEN):
@@ -316,6 +320,6 @@ def test_a_token_of_a_history_is_a_hash(filled: Repository, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["keys", "entries", "contents", "diff", "log", "hashes"])
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_page_has_room_for_something(filled: Repository, name: str, limit: int) -> None:
+def test_a_page_limit_must_be_positive(filled: Repository, name: str, limit: int) -> None:
     with pytest.raises(BadRequest, match="at least one item"):
         listings(filled)[name](None).page(limit)

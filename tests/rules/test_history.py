@@ -1,4 +1,4 @@
-"""Logs, ref specs, merge bases, and where a reference stands."""
+"""Logs, ref specs, merge bases, and the metadata of references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.errors import BadRequest, ReferenceNotFound
-from tests.rules.scenes import (
+from tests.rules.operations import (
     NO_ANCESTOR,
     SECOND,
     UNKNOWN,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def merged() -> Store:
-    """`main` is first, second, third, merge; `side` parted after second. A minute lies between."""
+    """`main` is first, second, third, merge; `side` starts at second; one commit a minute."""
     store = Store()
     repo = store.repo
     for name in ("first", "second"):
@@ -89,7 +89,7 @@ MERGE = "Merged side at "
         ("main^2*1700000060000", "second"),
     ],
 )
-def test_a_spec_leads_to_its_commit(merged: Store, spec: str, message: str | None) -> None:
+def test_a_spec_resolves_to_its_commit(merged: Store, spec: str, message: str | None) -> None:
     hash = head(merged.repo)
     found = messages(merged.repo, spec.format(merge=hash, MERGE=hash.upper()))
     if message is None:
@@ -152,8 +152,8 @@ def test_steps_count_from_one(repo: Repository, spec: str, message: str) -> None
         repo.history.log(spec)
 
 
-def test_times_follow_the_commit_and_not_the_row(store: Store) -> None:
-    """Moments are found to the nanosecond, though rows count microseconds."""
+def test_a_time_in_a_spec_is_compared_with_the_commit_and_not_the_row(store: Store) -> None:
+    """Commit times have nanoseconds, rows have microseconds."""
     store.clock.nanos += 123_456_789
     store.repo.commit("main", [put("t", "t")], "late")
     assert messages(store.repo, "main*2023-11-14T22:13:20.123456789Z") == ["late"]
@@ -182,7 +182,7 @@ def test_a_long_log_is_complete(any_repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
-def test_pages_make_the_whole(merged: Store, size: int) -> None:
+def test_pages_together_hold_everything(merged: Store, size: int) -> None:
     repo = merged.repo
     gathered: list[str | None] = []
     token = None
@@ -198,7 +198,7 @@ def test_pages_make_the_whole(merged: Store, size: int) -> None:
     assert gathered == list(repo.history.hashes("main"))
 
 
-def test_a_log_goes_down_to_a_hash_and_shows_it(merged: Store) -> None:
+def test_a_log_down_to_a_hash_includes_it(merged: Store) -> None:
     repo = merged.repo
     everything = list(repo.history.hashes("main"))
     for count, last in enumerate(everything, 1):
@@ -207,12 +207,12 @@ def test_a_log_goes_down_to_a_hash_and_shows_it(merged: Store) -> None:
         assert [entry.meta.hash for entry in log] == everything[:count]
 
 
-def test_a_limit_that_is_never_met_limits_nothing(merged: Store) -> None:
+def test_a_limit_outside_the_history_has_no_effect(merged: Store) -> None:
     for until in (UNKNOWN, UNKNOWN[:8], head(merged.repo, "side"), NO_ANCESTOR):
         assert len(list(merged.repo.history.log("main", until=until))) == 4
 
 
-def test_a_limit_must_look_like_a_hash(merged: Store) -> None:
+def test_a_limit_must_be_a_well_formed_hash(merged: Store) -> None:
     for until in ("zz", "", "abc"):
         with pytest.raises(BadRequest, match="Hash must consist of"):
             merged.repo.history.log("main", until=until)
@@ -232,23 +232,23 @@ def test_a_limit_must_look_like_a_hash(merged: Store) -> None:
         ("main", "main~2", "main~2"),
     ],
 )
-def test_the_merge_base_is_the_nearest_commit_of_both(
+def test_the_merge_base_is_the_nearest_common_commit(
     merged: Store, one: str, other: str, base: str
 ) -> None:
     (expected,) = merged.repo.history.hashes(base).page(1).items
     assert merged.repo.history.merge_base(one, other) == expected
 
 
-def test_strangers_have_no_merge_base(merged: Store) -> None:
+def test_unrelated_branches_have_no_merge_base(merged: Store) -> None:
     repo = merged.repo
-    repo.references.create_branch("stranger", None)
-    create(repo, "stranger", s="s")
-    assert repo.history.merge_base("main", "stranger") is None
+    repo.references.create_branch("unrelated", None)
+    create(repo, "unrelated", s="s")
+    assert repo.history.merge_base("main", "unrelated") is None
     assert repo.history.merge_base("main", "empty") is None
     assert repo.history.merge_base("empty", "empty") is None
 
 
-def test_a_criss_cross_has_a_base_that_no_other_descends_from(store: Store) -> None:
+def test_crossed_merges_have_a_base_that_is_no_ancestor_of_another(store: Store) -> None:
     repo = store.repo
     create(repo, "main", base="base")
     repo.references.create_branch("dev", "main")
@@ -261,7 +261,7 @@ def test_a_criss_cross_has_a_base_that_no_other_descends_from(store: Store) -> N
     assert repo.history.merge_base("main", "dev") in crossing
 
 
-# Where a reference stands
+# Metadata of references
 
 
 def test_metadata_compares_with_the_default_branch(merged: Store) -> None:
@@ -271,11 +271,11 @@ def test_metadata_compares_with_the_default_branch(merged: Store) -> None:
     assert found is not None
     assert (found.ahead, found.behind, found.total_commits) == (2, 2, 4)
     (shared,) = repo.history.hashes("main~2").page(1).items
-    assert found.common_ancestor == shared, "merge parents do not count here"
+    assert found.common_ancestor == shared, "merge parents do not count"
     assert found.head.message == "update side"
 
 
-def test_the_default_branch_and_tags_are_compared_with_nothing(merged: Store) -> None:
+def test_the_default_branch_and_tags_have_no_comparison(merged: Store) -> None:
     merged.repo.references.create_tag("v1", "side")
     for name, total in (("main", 4), ("v1", 3)):
         found = merged.repo.references.metadata(name)
@@ -284,11 +284,11 @@ def test_the_default_branch_and_tags_are_compared_with_nothing(merged: Store) ->
         assert found.total_commits == total
 
 
-def test_a_stranger_is_ahead_with_all_it_has(merged: Store) -> None:
+def test_an_unrelated_branch_is_ahead_by_all_its_commits(merged: Store) -> None:
     repo = merged.repo
-    repo.references.create_branch("stranger", None)
-    create(repo, "stranger", s="s")
-    found = repo.references.metadata("stranger")
+    repo.references.create_branch("unrelated", None)
+    create(repo, "unrelated", s="s")
+    found = repo.references.metadata("unrelated")
     assert found is not None
     assert (found.ahead, found.behind, found.total_commits) == (1, 4, 1)
     assert found.common_ancestor == NO_ANCESTOR
@@ -308,8 +308,8 @@ def test_an_empty_branch_has_no_metadata(merged: Store) -> None:
         merged.repo.references.metadata("nope")
 
 
-def test_a_branch_far_away_finds_its_way_back(store: Store) -> None:
-    """The common ancestor is further away than any one commit remembers."""
+def test_a_distant_common_ancestor_is_found(store: Store) -> None:
+    """The common ancestor is further away than the tail of any commit reaches."""
     repo = store.repo
     for number in range(5):
         repo.commit("main", [put(f"base{number}", "t")], "base")

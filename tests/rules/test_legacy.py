@@ -1,7 +1,7 @@
-"""Entries from the time before payloads: a zero stands for the type, and only the value tells it.
+"""Legacy entries: their payload is zero, and only the value determines the content type.
 
-They stay as they are when their content changes. The original compares the payloads of entries, and
-reads a value by the payload that the value itself has, so both are zero or neither is.
+The payload stays zero when the content changes. Nessie compares the payloads of entries, and reads
+a value by the value's own payload, so either both are zero or neither is.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag import MergeBehavior, MergeKey, Put, Unchanged
+from morag import MergeBehavior, MergeKey, Put
 from morag.errors import BadRequest, ReferenceConflict
+from morag.format.content_values import value_of_content
+from morag.format.index_entries import payload_of, value_of
+from morag.format.objects import Value
 from morag.index.keys import store_key
 from morag.index.layered import index_of
-from morag.index.ops import payload_of, value_of
 from morag.logic import history
 from morag.logic.commits import Add, Draft, build_commit
 from morag.model.names import full_name
-from morag.persist.objects import Value
-from morag.versions.contents import value_of_content
-from tests.rules.scenes import (
+from tests.rules.operations import (
     Store,
+    assert_and_delete_from_old_head,
+    conflict_pairs,
     create,
     delete,
-    found,
-    head,
     key,
     move,
     namespace,
@@ -36,7 +36,7 @@ from tests.rules.scenes import (
     update,
     view,
 )
-from tests.rules.scenes import table as table_at
+from tests.rules.operations import table as table_at
 
 if TYPE_CHECKING:
     from morag.model.content import Content, IcebergTable
@@ -50,7 +50,7 @@ def table(location: str) -> IcebergTable:
 
 
 def plant(store: Store, branch: str, dotted: str, content: Content) -> None:
-    """Commit content the way it was once stored: without a payload in entry and value."""
+    """Commit content in the old form: without a payload in entry and value."""
     ref = store.persist.ref(full_name("BRANCH", branch))
     assert ref is not None and content.id is not None
     known = value_of_content(content)
@@ -63,7 +63,7 @@ def plant(store: Store, branch: str, dotted: str, content: Content) -> None:
 
 
 def payloads(store: Store, branch: str, dotted: str) -> tuple[int, int]:
-    """That of the entry, and that of the value."""
+    """The payloads of the entry and of the value."""
     ref = store.persist.ref(full_name("BRANCH", branch))
     assert ref is not None
     op = index_of(store.persist, history.head_commit(store.persist, ref.pointer)).get(
@@ -91,18 +91,18 @@ def test_a_legacy_entry_is_listed_with_its_type(old: Store, with_content: bool) 
     }
 
 
-def test_an_update_keeps_the_payload_that_is_there(old: Store) -> None:
+def test_an_update_keeps_the_zero_payload(old: Store) -> None:
     old.repo.commit("main", [put("t", table("new"))], "update")
     assert old.repo.contents.get("main", key("t")) == table("new")
     assert payloads(old, "main", "t") == (0, 0)
     assert payloads(old, "main", "young") == (1, 1)
 
 
-def test_an_update_may_say_what_it_expects(old: Store) -> None:
+def test_an_update_may_have_an_expected_content(old: Store) -> None:
     old.repo.commit("main", [Put(key("t"), table("new"), table("old"))], "update")
     with pytest.raises(ReferenceConflict) as raised:
         old.repo.commit("main", [Put(key("t"), table("more"), table("old"))], "update")
-    assert found(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
+    assert conflict_pairs(raised.value.conflicts) == [("VALUE_DIFFERS", "t")]
 
 
 def test_legacy_content_does_not_change_its_type(old: Store) -> None:
@@ -113,21 +113,17 @@ def test_legacy_content_does_not_change_its_type(old: Store) -> None:
             old.repo.commit("main", operations, "change")
 
 
-def test_a_rename_keeps_the_payload_too(old: Store) -> None:
+def test_a_rename_keeps_the_zero_payload(old: Store) -> None:
     move(old.repo, "main", "t", "r", "moved")
     assert tables(old.repo) == {"r": "moved", "young": "y"}
     assert payloads(old, "main", "r") == (0, 0)
 
 
 def test_legacy_content_is_asserted_and_deleted(old: Store) -> None:
-    seen = head(old.repo)
-    update(old.repo, "main", "young", "y2")
-    old.repo.commit("main", [Unchanged(key("t"))], "same", expected=seen)
-    old.repo.commit("main", [delete("t")], "drop", expected=seen)
-    assert tables(old.repo) == {"young": "y2"}
+    assert_and_delete_from_old_head(old.repo)
 
 
-def test_a_legacy_namespace_is_empty_before_it_goes(old: Store) -> None:
+def test_a_legacy_namespace_must_be_empty_to_be_deleted(old: Store) -> None:
     plant(old, "main", "ns", namespace("ns", NAMESPACE_ID))
     plant(old, "main", "ns.t", table_at("inside", "22222222-89ab-cdef-0123-456789abcdef"))
     with pytest.raises(ReferenceConflict, match="Namespace 'ns' is not empty"):
@@ -137,7 +133,7 @@ def test_a_legacy_namespace_is_empty_before_it_goes(old: Store) -> None:
 
 
 @pytest.mark.parametrize("how", ["squash", "replay", "transplant"])
-def test_changes_of_legacy_content_are_carried_over(old: Store, how: str) -> None:
+def test_changes_of_legacy_content_are_merged_and_transplanted(old: Store, how: str) -> None:
     repo = old.repo
     plant(old, "main", "moving", table_at("m", NAMESPACE_ID))
     repo.references.create_branch("dev", "main")
@@ -156,7 +152,7 @@ def test_changes_of_legacy_content_are_carried_over(old: Store, how: str) -> Non
 def test_a_conflict_over_legacy_content_is_resolved(old: Store) -> None:
     repo = old.repo
     repo.references.create_branch("dev", "main")
-    update(repo, "dev", "t", "theirs")
+    update(repo, "dev", "t", "from_source")
     update(repo, "main", "t", "ours")
     result = repo.merge("dev", "main", conflicts_as_result=True)
     assert outcome(result) == {"t": "VALUE_DIFFERS"}
@@ -166,10 +162,10 @@ def test_a_conflict_over_legacy_content_is_resolved(old: Store) -> None:
     assert payloads(old, "main", "t") == (0, 0)
 
 
-def test_a_resolution_for_legacy_content_that_is_gone_conflicts(old: Store) -> None:
+def test_a_resolution_for_deleted_legacy_content_conflicts(old: Store) -> None:
     repo = old.repo
     repo.references.create_branch("dev", "main")
-    update(repo, "dev", "t", "theirs")
+    update(repo, "dev", "t", "from_source")
     repo.commit("main", [delete("t")], "drop")
     rule = MergeKey(key("t"), MergeBehavior.NORMAL, table("old"), table("both"))
     result = repo.merge("dev", "main", keys=[rule], conflicts_as_result=True)
@@ -177,11 +173,13 @@ def test_a_resolution_for_legacy_content_that_is_gone_conflicts(old: Store) -> N
 
 
 @pytest.mark.parametrize("squash", [True, False])
-def test_a_legacy_namespace_that_both_created_has_the_sources_id(old: Store, squash: bool) -> None:
+def test_a_legacy_namespace_created_on_both_branches_gets_the_id_of_the_source(
+    old: Store, squash: bool
+) -> None:
     repo = old.repo
     repo.references.create_branch("dev", "main")
-    theirs = namespace("ns", NAMESPACE_ID)
-    plant(old, "dev", "ns", theirs)
+    from_source = namespace("ns", NAMESPACE_ID)
+    plant(old, "dev", "ns", from_source)
     repo.commit("main", [put("ns", namespace("ns"))], "ours")
     repo.merge("dev", "main", squash=squash)
-    assert repo.contents.get("main", key("ns")) == theirs
+    assert repo.contents.get("main", key("ns")) == from_source

@@ -1,4 +1,4 @@
-"""Where a reference was: the heads it remembers, and the ref-log that remembers them all."""
+"""The previous heads in a reference's row, and the ref-log of all moves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import pytest
 
 from morag import Settings
 from morag.errors import BadRequest, ReferenceConflict
-from morag.logic.consistency import Consistency
-from morag.model.references import Reference, RefLogEntry
+from morag.model.references import HeadStatus, Reference, RefLogEntry
 from morag.versions.tickets import Waiter
-from tests.rules.scenes import NO_ANCESTOR, Store, create, head, messages, put
+from tests.rules.operations import NO_ANCESTOR, Store, create, head, messages, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +22,13 @@ START = "2023-11-14T22:13:20Z"
 
 
 def previous(repo: Repository, name: str = "main") -> list[str]:
-    return [status.id.hex() for status in repo.references.history(name).previous]
+    return [status.hash for status in repo.references.history(name).previous]
 
 
 # Previous heads
 
 
-def test_a_reference_remembers_its_previous_heads(repo: Repository) -> None:
+def test_a_reference_keeps_its_previous_heads(repo: Repository) -> None:
     assert previous(repo) == []
     create(repo, "main", a="a")
     first = head(repo)
@@ -37,7 +36,7 @@ def test_a_reference_remembers_its_previous_heads(repo: Repository) -> None:
     assert previous(repo) == [first, NO_ANCESTOR]
 
 
-def test_assignments_are_remembered_too(repo: Repository) -> None:
+def test_assignments_are_kept_too(repo: Repository) -> None:
     create(repo, "main", a="a")
     create(repo, "main", b="b")
     second = head(repo)
@@ -45,17 +44,17 @@ def test_assignments_are_remembered_too(repo: Repository) -> None:
     assert previous(repo)[0] == second
     before = previous(repo)
     repo.references.assign("main", "main")
-    assert previous(repo) == before, "no move, nothing to remember"
+    assert previous(repo) == before, "an assignment to the same head is not kept"
 
 
-def test_a_new_reference_has_been_nowhere(repo: Repository) -> None:
+def test_a_new_reference_has_no_previous_heads(repo: Repository) -> None:
     create(repo, "main", a="a")
     repo.references.create_tag("v1", "main")
     repo.references.create_branch("dev", "main")
     assert previous(repo, "v1") == previous(repo, "dev") == []
 
 
-def test_only_so_many_previous_heads_are_kept() -> None:
+def test_the_number_of_previous_heads_is_limited() -> None:
     repo = Store(Settings(previous_heads_count=3)).repo
     heads: list[str] = []
     for number in range(6):
@@ -64,13 +63,13 @@ def test_only_so_many_previous_heads_are_kept() -> None:
     assert previous(repo) == heads[:3]
 
 
-def test_no_previous_heads_are_kept_when_none_are_wanted() -> None:
+def test_previous_heads_can_be_switched_off() -> None:
     repo = Store(Settings(previous_heads_count=0)).repo
     create(repo, "main", a="a")
     assert previous(repo) == []
 
 
-def test_previous_heads_are_forgotten_with_time() -> None:
+def test_old_previous_heads_are_dropped() -> None:
     store = Store(Settings(previous_heads_seconds=300))
     repo = store.repo
     create(repo, "main", a="a")
@@ -81,14 +80,14 @@ def test_previous_heads_are_forgotten_with_time() -> None:
     assert previous(repo) == [first, NO_ANCESTOR]
     store.clock.pass_seconds(101)
     create(repo, "main", c="c")
-    assert previous(repo) == [second, first], "the oldest was left behind 301 seconds ago"
+    assert previous(repo) == [second, first], "the oldest was replaced 301 seconds ago"
     store.clock.pass_seconds(10_000)
     third = head(repo)
     create(repo, "main", d="d")
     assert previous(repo) == [third]
 
 
-def test_a_refused_commit_is_no_move(repo: Repository) -> None:
+def test_a_refused_commit_adds_no_previous_head(repo: Repository) -> None:
     create(repo, "main", a="a")
     before = previous(repo)
     with pytest.raises(ReferenceConflict):
@@ -96,34 +95,30 @@ def test_a_refused_commit_is_no_move(repo: Repository) -> None:
     assert previous(repo) == before
 
 
-def test_the_history_of_a_reference_comes_with_verdicts(repo: Repository) -> None:
+def test_the_history_of_a_reference_has_verdicts(repo: Repository) -> None:
     create(repo, "main", a="a")
-    seen = repo.references.history("main")
-    assert seen.reference == Reference("BRANCH", "main", head(repo))
-    assert seen.current.consistency is Consistency.COMMIT_CONSISTENT
-    assert seen.current.commit is not None
-    assert seen.current.commit.message == "create a"
-    assert [(s.id.hex(), s.commit, s.consistency) for s in seen.previous] == [
-        (NO_ANCESTOR, None, Consistency.COMMIT_CONSISTENT)
-    ]
-    assert seen.log is Consistency.NOT_CHECKED
+    reported = repo.references.history("main")
+    assert reported.reference == Reference("BRANCH", "main", head(repo))
+    assert reported.current.consistency == "COMMIT_CONSISTENT"
+    assert reported.current.meta is not None
+    assert reported.current.meta.message == "create a"
+    assert reported.previous == (HeadStatus(NO_ANCESTOR, "COMMIT_CONSISTENT"),)
+    assert reported.log == "NOT_CHECKED"
 
 
 @pytest.mark.parametrize(
     ("scan", "verdict"),
     [
-        (-1, Consistency.NOT_CHECKED),
-        (0, Consistency.NOT_CHECKED),
-        (1, Consistency.COMMIT_CONSISTENT),
-        (100, Consistency.COMMIT_CONSISTENT),
+        (-1, "NOT_CHECKED"),
+        (0, "NOT_CHECKED"),
+        (1, "COMMIT_CONSISTENT"),
+        (100, "COMMIT_CONSISTENT"),
     ],
 )
-def test_the_log_is_checked_as_far_as_asked(
-    repo: Repository, scan: int, verdict: Consistency
-) -> None:
+def test_the_log_is_checked_as_far_as_requested(repo: Repository, scan: int, verdict: str) -> None:
     create(repo, "main", a="a")
     create(repo, "main", b="b")
-    assert repo.references.history("main", scan).log is verdict
+    assert repo.references.history("main", scan).log == verdict
 
 
 # The ref-log
@@ -136,7 +131,7 @@ def logged(repo: Repository) -> list[RefLogEntry]:
     return moves
 
 
-def test_every_operation_leaves_a_line(any_repo: Repository) -> None:
+def test_every_operation_writes_a_line(any_repo: Repository) -> None:
     repo = any_repo
     one = repo.commit("main", [put("a", "a")], "a", committer="ann").hash
     repo.references.create_branch("dev", "main", who="bob")
@@ -166,7 +161,7 @@ def test_every_operation_leaves_a_line(any_repo: Repository) -> None:
     ]
 
 
-def test_a_line_tells_when(store: Store) -> None:
+def test_a_line_has_a_time(store: Store) -> None:
     store.clock.pass_seconds(1.000002)
     create(store.repo, "main", a="a")
     (line,) = logged(store.repo)
@@ -188,7 +183,7 @@ def test_a_line_counts_its_commits(repo: Repository) -> None:
     assert [line.commits for line in commits] == [1, 1, 1]
 
 
-def test_what_did_not_happen_leaves_no_line(repo: Repository) -> None:
+def test_a_failed_change_writes_no_line(repo: Repository) -> None:
     create(repo, "main", a="a")
     repo.references.create_branch("dev", "main")
     create(repo, "dev", b="b")
@@ -204,7 +199,7 @@ def test_what_did_not_happen_leaves_no_line(repo: Repository) -> None:
     assert logged(repo) == before
 
 
-def test_lines_come_in_pages_newest_first(any_repo: Repository) -> None:
+def test_lines_are_paged_newest_first(any_repo: Repository) -> None:
     for number in range(10):
         any_repo.commit("main", [put(f"t{number}", "t")], str(number))
     everything = any_repo.references.moves(100)
@@ -224,28 +219,28 @@ def test_lines_come_in_pages_newest_first(any_repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("token", ["zz", "abc", "not a token"])
-def test_a_token_that_is_none_is_refused(repo: Repository, token: str) -> None:
+def test_an_invalid_token_is_refused(repo: Repository, token: str) -> None:
     with pytest.raises(BadRequest, match="Invalid token string representation"):
         repo.references.moves(10, token)
 
 
-def test_a_page_has_room_for_something(repo: Repository) -> None:
+def test_a_page_limit_must_be_positive(repo: Repository) -> None:
     for limit in (0, -1):
         with pytest.raises(BadRequest, match="at least one item"):
             repo.references.moves(limit)
 
 
 def commit_together(store: Store, requests: Sequence[CommitRequest]) -> list[Waiter]:
-    """Have commits wait in the lane of `main`, so that they move it as one batch."""
+    """Queue commits in the lane of `main`, so that they become one batch."""
     store.clock.pass_seconds(1)
     tickets = [Waiter(request) for request in requests]
-    lane = store.repo._lanes.lane("main")
+    lane = store.repo._writers().lanes.lane("main")
     assert lane.join(tickets)
     lane.drive(tickets[0])
     return tickets
 
 
-def test_commits_that_waited_together_are_one_move(store: Store) -> None:
+def test_commits_of_one_batch_are_one_move(store: Store) -> None:
     repo = store.repo
     commit_together(
         store,
@@ -266,10 +261,10 @@ def test_commits_that_waited_together_are_one_move(store: Store) -> None:
         "2023-11-14T22:13:21Z",
         3,
     )
-    assert previous(repo) == [NO_ANCESTOR], "heads that were never published are no heads"
+    assert previous(repo) == [NO_ANCESTOR], "intermediate commits of a batch were never heads"
 
 
-def test_a_conflict_in_a_batch_fails_alone(store: Store) -> None:
+def test_a_conflict_in_a_batch_fails_one_request(store: Store) -> None:
     repo = store.repo
     one, two, three = commit_together(
         store,

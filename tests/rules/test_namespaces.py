@@ -1,4 +1,4 @@
-"""Namespaces must exist before their content, and be empty before they go."""
+"""Namespaces must exist before their content, and be empty before they are deleted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from morag import Settings
 from morag.errors import ReferenceConflict
-from tests.rules.scenes import (
+from tests.rules.operations import (
     Store,
+    conflict_pairs,
     content_id,
     create,
     delete,
-    found,
     head,
     key,
     move,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def place(repo: Repository) -> Repository:
+def nested(repo: Repository) -> Repository:
     """A repository with the namespaces `a` and `a.b`, and a table in each."""
     operations = [
         put("a", namespace("a")),
@@ -38,7 +38,7 @@ def place(repo: Repository) -> Repository:
         put("a.t", "at"),
         put("a.b.t", "abt"),
     ]
-    repo.commit("main", operations, "place")
+    repo.commit("main", operations, "nested")
     return repo
 
 
@@ -77,24 +77,24 @@ def place(repo: Repository) -> Repository:
     ],
     ids=str,
 )
-def test_each_way_to_break_the_order_has_its_own_words(
-    place: Repository, operation: Operation, conflicts: list[tuple[str, str]], message: str
+def test_each_violation_has_its_own_message(
+    nested: Repository, operation: Operation, conflicts: list[tuple[str, str]], message: str
 ) -> None:
-    before = head(place)
+    before = head(nested)
     if not conflicts:
-        place.commit("main", [operation], "fine")
+        nested.commit("main", [operation], "fine")
         return
     with pytest.raises(ReferenceConflict) as raised:
-        place.commit("main", [operation], "wrong")
-    assert found(raised.value.conflicts) == conflicts
+        nested.commit("main", [operation], "wrong")
+    assert conflict_pairs(raised.value.conflicts) == conflicts
     assert str(raised.value) == message
-    assert head(place) == before
+    assert head(nested) == before
 
 
-def test_a_missing_namespace_is_told_once_however_many_need_it(place: Repository) -> None:
+def test_a_missing_namespace_is_reported_once(nested: Repository) -> None:
     with pytest.raises(ReferenceConflict) as raised:
-        place.commit("main", [put("x.t", "t"), put("x.u", "u"), put("y.t", "t")], "wrong")
-    assert sorted(found(raised.value.conflicts)) == [
+        nested.commit("main", [put("x.t", "t"), put("x.u", "u"), put("y.t", "t")], "wrong")
+    assert sorted(conflict_pairs(raised.value.conflicts)) == [
         ("NAMESPACE_ABSENT", "x"),
         ("NAMESPACE_ABSENT", "y"),
     ]
@@ -107,24 +107,24 @@ def test_a_namespace_may_come_with_its_content(any_repo: Repository, namespace_f
     assert tables(any_repo) == {"n": "NAMESPACE", "n.t": "t"}
 
 
-def test_a_table_that_comes_along_is_no_namespace(repo: Repository) -> None:
+def test_a_table_of_the_same_commit_is_not_a_namespace(repo: Repository) -> None:
     with pytest.raises(ReferenceConflict, match="Namespace 'n' must exist"):
         repo.commit("main", [put("n", "table"), put("n.t", "t")], "both")
 
 
-def test_a_namespace_may_go_with_all_that_is_in_it(place: Repository) -> None:
-    place.commit("main", [delete("a.b"), delete("a.b.t")], "b")
+def test_a_namespace_may_be_deleted_with_all_its_content(nested: Repository) -> None:
+    nested.commit("main", [delete("a.b"), delete("a.b.t")], "b")
     operations = [delete("a"), delete("a.t")]
-    place.commit("main", operations, "a")
-    assert tables(place) == {}
+    nested.commit("main", operations, "a")
+    assert tables(nested) == {}
 
 
-def test_a_namespace_may_not_go_when_something_deeper_stays(place: Repository) -> None:
+def test_a_namespace_with_nested_content_cannot_be_deleted(nested: Repository) -> None:
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'a' is not empty\.$"):
-        place.commit("main", [delete("a"), delete("a.t"), delete("a.b.t")], "wrong")
+        nested.commit("main", [delete("a"), delete("a.t"), delete("a.b.t")], "wrong")
 
 
-def test_a_namespace_is_found_empty_whatever_its_neighbours_are_called(repo: Repository) -> None:
+def test_keys_with_similar_names_are_not_in_a_namespace(repo: Repository) -> None:
     names = ["n", "n!", "n-", "na"]
     operations: list[Operation] = [put(name, namespace(name)) for name in names]
     repo.commit("main", [*operations, put("na.t", "t"), put("n!.t", "t")], "neighbours")
@@ -132,8 +132,10 @@ def test_a_namespace_is_found_empty_whatever_its_neighbours_are_called(repo: Rep
     assert "n" not in tables(repo)
 
 
-def test_content_put_below_a_namespace_that_goes_is_not_noticed(repo: Repository) -> None:
-    """The original accepts it too."""
+def test_content_in_a_namespace_deleted_in_the_same_commit_is_accepted(
+    repo: Repository,
+) -> None:
+    """Nessie accepts it too."""
     repo.commit("main", [put("z", namespace("z")), put("z.y", "y")], "z")
     repo.commit("main", [delete("z"), delete("z.y"), put("z.x", "x")], "swap")
     assert tables(repo) == {"z.x": "x"}
@@ -150,29 +152,29 @@ def test_an_update_needs_no_namespace(repo: Repository) -> None:
     assert tables(repo) == {}
 
 
-def test_a_rename_needs_the_namespace_it_goes_to(place: Repository) -> None:
+def test_a_rename_needs_the_namespace_of_its_new_key(nested: Repository) -> None:
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'x' must exist\.$"):
-        move(place, "main", "a.t", "x.t")
-    move(place, "main", "a.t", "a.b.moved")
-    assert tables(place)["a.b.moved"] == "at"
+        move(nested, "main", "a.t", "x.t")
+    move(nested, "main", "a.t", "a.b.moved")
+    assert tables(nested)["a.b.moved"] == "at"
 
 
-def test_a_namespace_that_went_meanwhile_is_missed_at_the_head(place: Repository) -> None:
-    seen = head(place)
-    place.commit("main", [delete("a.b"), delete("a.b.t")], "drop")
+def test_a_namespace_that_another_commit_deleted_is_reported_missing(nested: Repository) -> None:
+    old_head = head(nested)
+    nested.commit("main", [delete("a.b"), delete("a.b.t")], "drop")
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'a.b' must exist\.$"):
-        place.commit("main", [put("a.b.new", "n")], "new", expected=seen)
+        nested.commit("main", [put("a.b.new", "n")], "new", expected=old_head)
 
 
-def test_a_namespace_that_was_filled_meanwhile_does_not_go(repo: Repository) -> None:
+def test_a_namespace_that_another_commit_filled_cannot_be_deleted(repo: Repository) -> None:
     repo.commit("main", [put("n", namespace("n"))], "n")
-    seen = head(repo)
+    old_head = head(repo)
     repo.commit("main", [put("n.t", "t")], "t")
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'n' is not empty\.$"):
-        repo.commit("main", [delete("n")], "drop", expected=seen)
+        repo.commit("main", [delete("n")], "drop", expected=old_head)
 
 
-def test_properties_come_and_go_under_one_id(repo: Repository) -> None:
+def test_properties_change_under_one_id(repo: Repository) -> None:
     id = repo.commit("main", [put("n", namespace("n"))], "n").added[key("n")]
     repo.commit("main", [put("n", namespace("n", id, k="v"))], "properties")
     assert repo.contents.get("main", key("n")) == namespace("n", id, k="v")
@@ -181,7 +183,7 @@ def test_properties_come_and_go_under_one_id(repo: Repository) -> None:
 
 
 def test_a_namespace_may_disagree_with_its_key(repo: Repository) -> None:
-    """The original allows it."""
+    """Nessie allows it."""
     repo.commit("main", [put("n", namespace("something.else"))], "n")
     repo.commit("main", [put("n.t", "t")], "t")
     assert set(tables(repo)) == {"n", "n.t"}
@@ -190,38 +192,38 @@ def test_a_namespace_may_disagree_with_its_key(repo: Repository) -> None:
 # Merges and transplants
 
 
-def test_a_merge_keeps_the_rules_of_the_target(place: Repository) -> None:
-    place.references.create_branch("dev", "main")
-    hash = place.commit("dev", [put("a.b.new", "new")], "new").hash
-    place.commit("main", [delete("a.b"), delete("a.b.t")], "drop")
-    before = head(place)
+def test_a_merge_must_satisfy_the_namespaces_of_the_target(nested: Repository) -> None:
+    nested.references.create_branch("dev", "main")
+    hash = nested.commit("dev", [put("a.b.new", "new")], "new").hash
+    nested.commit("main", [delete("a.b"), delete("a.b.t")], "drop")
+    before = head(nested)
     ways: list[Callable[[], object]] = [
-        lambda: place.merge("dev", "main"),
-        lambda: place.merge("dev", "main", squash=False),
-        lambda: place.transplant([hash], "main"),
-        lambda: place.transplant([hash], "main", squash=True),
-        lambda: place.merge("dev", "main", conflicts_as_result=True),
-        lambda: place.merge("dev", "main", dry_run=True),
+        lambda: nested.merge("dev", "main"),
+        lambda: nested.merge("dev", "main", squash=False),
+        lambda: nested.transplant([hash], "main"),
+        lambda: nested.transplant([hash], "main", squash=True),
+        lambda: nested.merge("dev", "main", conflicts_as_result=True),
+        lambda: nested.merge("dev", "main", dry_run=True),
     ]
     for change in ways:
         with pytest.raises(ReferenceConflict, match=r"^Namespace 'a.b' must exist\.$") as raised:
             change()
-        assert found(raised.value.conflicts) == [("NAMESPACE_ABSENT", "a.b")]
-    assert head(place) == before
+        assert conflict_pairs(raised.value.conflicts) == [("NAMESPACE_ABSENT", "a.b")]
+    assert head(nested) == before
 
 
-def test_a_merge_does_not_take_a_namespace_from_below_its_content(place: Repository) -> None:
-    place.references.create_branch("dev", "main")
-    place.commit("dev", [delete("a.b"), delete("a.b.t")], "drop")
-    place.commit("main", [put("a.b.new", "new")], "new")
+def test_a_merge_cannot_delete_a_namespace_with_content(nested: Repository) -> None:
+    nested.references.create_branch("dev", "main")
+    nested.commit("dev", [delete("a.b"), delete("a.b.t")], "drop")
+    nested.commit("main", [put("a.b.new", "new")], "new")
     with pytest.raises(ReferenceConflict, match=r"^Namespace 'a.b' is not empty\.$"):
-        place.merge("dev", "main")
+        nested.merge("dev", "main")
 
 
-# The switch
+# Without namespace validation
 
 
-def test_without_validation_anything_may_be_anywhere() -> None:
+def test_without_validation_namespaces_are_not_needed() -> None:
     repo = Store(Settings(namespace_validation=False)).repo
     repo.commit("main", [put("x.y.t", "t")], "no parents")
     create(repo, "main", t="t")
@@ -231,7 +233,7 @@ def test_without_validation_anything_may_be_anywhere() -> None:
     assert set(tables(repo)) == {"x.y.t", "t", "t.u", "n.t"}
 
 
-def test_without_validation_merges_do_not_ask_either() -> None:
+def test_without_validation_merges_need_no_namespaces() -> None:
     repo = Store(Settings(namespace_validation=False)).repo
     repo.commit("main", [put("n", namespace("n"))], "n")
     repo.references.create_branch("dev", "main")

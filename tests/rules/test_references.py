@@ -15,13 +15,13 @@ from morag.errors import (
 )
 from morag.model.conflicts import ConflictType
 from morag.model.references import Reference
-from tests.rules.scenes import NO_ANCESTOR, UNKNOWN, create, head, key, put, tables
+from tests.rules.operations import NO_ANCESTOR, UNKNOWN, create, head, key, put, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag import Repository
-    from tests.rules.scenes import Store
+    from tests.rules.operations import Store
 
 Kind = Literal["BRANCH", "TAG"]
 
@@ -33,8 +33,8 @@ def make(repo: Repository, kind: Kind, name: str, at: str = "main") -> Reference
 
 
 @pytest.fixture
-def place(repo: Repository) -> Repository:
-    """`main` with two commits."""
+def two_commits(repo: Repository) -> Repository:
+    """A repository with two commits on `main`."""
     create(repo, "main", a="a")
     create(repo, "main", b="b")
     return repo
@@ -47,7 +47,7 @@ def place(repo: Repository) -> Repository:
 @pytest.mark.parametrize(
     "name", ["dev", "dir/sub/name", "a.b_c-d", "-", "int/refs", "refs/heads/x", "Main", "abcdefg"]
 )
-def test_a_reference_is_where_it_was_put(any_repo: Repository, kind: Kind, name: str) -> None:
+def test_a_created_reference_is_found(any_repo: Repository, kind: Kind, name: str) -> None:
     create(any_repo, "main", a="a")
     created = make(any_repo, kind, name)
     assert created == Reference(kind, name, head(any_repo))
@@ -69,29 +69,29 @@ def test_a_reference_is_where_it_was_put(any_repo: Repository, kind: Kind, name:
         ("main@{upper}", 2),
     ],
 )
-def test_a_reference_may_start_anywhere_in_history(
-    place: Repository, at: str, commits: int
+def test_a_reference_may_start_at_any_commit(
+    two_commits: Repository, at: str, commits: int
 ) -> None:
-    place.references.create_tag("v1", "main~1")
-    spec = at.format(head=head(place), upper=head(place).upper())
-    place.references.create_branch("dev", spec)
-    assert len(list(place.history.log("dev"))) == commits
+    two_commits.references.create_tag("v1", "main~1")
+    spec = at.format(head=head(two_commits), upper=head(two_commits).upper())
+    two_commits.references.create_branch("dev", spec)
+    assert len(list(two_commits.history.log("dev"))) == commits
 
 
-def test_a_branch_may_start_from_nothing(place: Repository) -> None:
-    assert place.references.create_branch("fresh", None).hash == NO_ANCESTOR
+def test_a_branch_may_start_empty(two_commits: Repository) -> None:
+    assert two_commits.references.create_branch("fresh", None).hash == NO_ANCESTOR
 
 
-def test_a_hash_beside_a_name_need_not_be_on_it(place: Repository) -> None:
-    place.references.create_branch("other", None)
-    create(place, "other", x="x")
-    foreign = head(place, "other")
-    assert place.references.create_branch("dev", f"main@{foreign}").hash == foreign
+def test_a_hash_after_a_name_need_not_be_on_that_reference(two_commits: Repository) -> None:
+    two_commits.references.create_branch("other", None)
+    create(two_commits, "other", x="x")
+    foreign = head(two_commits, "other")
+    assert two_commits.references.create_branch("dev", f"main@{foreign}").hash == foreign
 
 
 @pytest.mark.parametrize("kind", ["BRANCH", "TAG"])
 @pytest.mark.parametrize("name", ["main", "taken", "tagged"])
-def test_a_name_stands_for_one_reference(store: Store, kind: Kind, name: str) -> None:
+def test_a_name_can_be_used_once(store: Store, kind: Kind, name: str) -> None:
     store.repo.references.create_branch("taken", "main")
     store.repo.references.create_tag("tagged", "main")
     before = store.everything()
@@ -113,7 +113,7 @@ def test_a_name_stands_for_one_reference(store: Store, kind: Kind, name: str) ->
         (f"main@{UNKNOWN[:10]}", f"Commit '{UNKNOWN[:10]}' not found"),
     ],
 )
-def test_a_reference_starts_at_a_commit_that_exists(
+def test_a_reference_must_start_at_an_existing_commit(
     store: Store, kind: Kind, at: str, message: str
 ) -> None:
     before = store.everything()
@@ -122,7 +122,7 @@ def test_a_reference_starts_at_a_commit_that_exists(
     assert store.everything() == before
 
 
-def test_a_reference_points_to_commits_only(store: Store) -> None:
+def test_a_reference_cannot_point_to_other_objects(store: Store) -> None:
     create(store.repo, "main", a="a")
     for row in store.rows().values():
         if row.kind not in "c":
@@ -133,7 +133,7 @@ def test_a_reference_points_to_commits_only(store: Store) -> None:
 # Tags
 
 
-def test_a_tag_carries_a_note(any_repo: Repository) -> None:
+def test_a_tag_may_have_a_note(any_repo: Repository) -> None:
     note = TagNote("released", {"By": ("ann", "bob"), "ticket": ("1",)}, b"\x00signature\xff")
     any_repo.references.create_tag("v1", "main", note)
     any_repo.references.create_tag("v2", "main")
@@ -143,21 +143,21 @@ def test_a_tag_carries_a_note(any_repo: Repository) -> None:
     assert any_repo.references.note("v3") == TagNote()
 
 
-def test_a_note_stays_when_its_tag_moves(place: Repository) -> None:
-    place.references.create_tag("v1", "main~1", TagNote("released"))
-    place.references.assign("v1", "main")
-    assert place.references.note("v1") == TagNote("released")
-    assert head(place, "v1") == head(place)
+def test_a_note_is_kept_when_its_tag_is_assigned(two_commits: Repository) -> None:
+    two_commits.references.create_tag("v1", "main~1", TagNote("released"))
+    two_commits.references.assign("v1", "main")
+    assert two_commits.references.note("v1") == TagNote("released")
+    assert head(two_commits, "v1") == head(two_commits)
 
 
-def test_only_tags_have_notes(place: Repository) -> None:
+def test_only_tags_have_notes(two_commits: Repository) -> None:
     with pytest.raises(ReferenceNotFound):
-        place.references.note("main")
+        two_commits.references.note("main")
     with pytest.raises(ReferenceNotFound):
-        place.references.note("nope")
+        two_commits.references.note("nope")
 
 
-def test_a_note_that_is_no_text_is_refused(store: Store) -> None:
+def test_a_note_that_is_not_text_is_refused(store: Store) -> None:
     before = store.everything()
     for note in (TagNote("\ud800"), TagNote(headers={"a": ("\ud800",)})):
         with pytest.raises(BadRequest, match="Tag note must be valid Unicode"):
@@ -165,20 +165,18 @@ def test_a_note_that_is_no_text_is_refused(store: Store) -> None:
     assert store.everything() == before
 
 
-def test_a_tag_is_read_like_a_branch(place: Repository) -> None:
-    place.references.create_tag("v1", "main~1")
-    assert tables(place, "v1") == {"a": "a"}
-    assert [str(change.key) for change in place.contents.diff("v1", "main")] == ["b"]
-    assert place.history.merge_base("v1", "main") == head(place, "v1")
+def test_a_tag_is_read_like_a_branch(two_commits: Repository) -> None:
+    two_commits.references.create_tag("v1", "main~1")
+    assert tables(two_commits, "v1") == {"a": "a"}
+    assert [str(change.key) for change in two_commits.contents.diff("v1", "main")] == ["b"]
+    assert two_commits.history.merge_base("v1", "main") == head(two_commits, "v1")
 
 
 # Assign
 
 
 @pytest.mark.parametrize("kind", ["BRANCH", "TAG"])
-def test_a_reference_is_assigned_from_where_it_is_expected(
-    any_repo: Repository, kind: Kind
-) -> None:
+def test_a_reference_at_the_expected_commit_is_assigned(any_repo: Repository, kind: Kind) -> None:
     create(any_repo, "main", a="a")
     create(any_repo, "main", b="b")
     make(any_repo, kind, "r")
@@ -190,13 +188,17 @@ def test_a_reference_is_assigned_from_where_it_is_expected(
     assert any_repo.references.assign("r", f"@{NO_ANCESTOR}").hash == NO_ANCESTOR
 
 
-def test_assigning_to_where_it_is_changes_nothing(place: Repository) -> None:
-    assert place.references.assign("main", "main", head(place)).hash == head(place)
+def test_assigning_the_same_commit_changes_nothing(two_commits: Repository) -> None:
+    assert two_commits.references.assign("main", "main", head(two_commits)).hash == head(
+        two_commits
+    )
 
 
 @pytest.mark.parametrize("expected", ["stale", UNKNOWN, UNKNOWN[:12]])
 @pytest.mark.parametrize("operation", ["assign", "delete"])
-def test_a_reference_elsewhere_is_left_alone(store: Store, expected: str, operation: str) -> None:
+def test_a_reference_at_another_commit_than_expected_is_not_changed(
+    store: Store, expected: str, operation: str
+) -> None:
     repo = store.repo
     create(repo, "main", a="a")
     repo.references.create_branch("dev", "main")
@@ -234,16 +236,18 @@ def test_both_ends_of_an_assignment_must_exist(
     assert store.everything() == before
 
 
-def test_the_default_branch_may_be_assigned(place: Repository) -> None:
-    place.references.assign("main", "main~1")
-    assert tables(place) == {"a": "a"}
+def test_the_default_branch_may_be_assigned(two_commits: Repository) -> None:
+    two_commits.references.assign("main", "main~1")
+    assert tables(two_commits) == {"a": "a"}
 
 
 # Delete
 
 
 @pytest.mark.parametrize("kind", ["BRANCH", "TAG"])
-def test_a_deleted_reference_is_gone_and_its_name_free(any_repo: Repository, kind: Kind) -> None:
+def test_a_deleted_reference_is_not_found_and_its_name_is_free(
+    any_repo: Repository, kind: Kind
+) -> None:
     create(any_repo, "main", a="a")
     created = make(any_repo, kind, "r")
     assert any_repo.references.delete("r", head(any_repo)) == created
@@ -255,11 +259,11 @@ def test_a_deleted_reference_is_gone_and_its_name_free(any_repo: Repository, kin
     assert head(any_repo, "r") == NO_ANCESTOR
 
 
-def test_the_commits_of_a_deleted_branch_stay(place: Repository) -> None:
-    place.references.create_branch("dev", "main")
-    create(place, "dev", c="c")
-    hash = place.references.delete("dev").hash
-    assert set(tables(place, f"@{hash}")) == {"a", "b", "c"}
+def test_the_commits_of_a_deleted_branch_stay(two_commits: Repository) -> None:
+    two_commits.references.create_branch("dev", "main")
+    create(two_commits, "dev", c="c")
+    hash = two_commits.references.delete("dev").hash
+    assert set(tables(two_commits, f"@{hash}")) == {"a", "b", "c"}
 
 
 def test_the_default_branch_cannot_be_deleted(store: Store) -> None:
@@ -290,7 +294,7 @@ def test_branches_come_before_tags_each_by_name(many: Repository) -> None:
     ]
 
 
-def test_one_kind_may_be_listed(many: Repository) -> None:
+def test_a_listing_may_be_limited_to_one_kind(many: Repository) -> None:
     assert [ref.name for ref in many.references.list("TAG")] == ["B", "t1", "z"]
 
 
@@ -307,7 +311,7 @@ def test_one_kind_may_be_listed(many: Repository) -> None:
         ("b", "b/2", "zzz", ["b/2"]),
     ],
 )
-def test_names_bound_a_listing_from_both_ends(
+def test_a_listing_may_be_limited_by_names(
     many: Repository, prefix: str, start: str | None, end: str | None, expected: list[str]
 ) -> None:
     found = many.references.list("BRANCH", prefix=prefix, start=start, end=end)
@@ -321,7 +325,7 @@ def test_bounds_need_a_kind(many: Repository) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 100])
-def test_pages_make_the_whole(many: Repository, size: int) -> None:
+def test_pages_together_hold_everything(many: Repository, size: int) -> None:
     names: list[str | None] = []
     token = None
     while True:
@@ -334,7 +338,7 @@ def test_pages_make_the_whole(many: Repository, size: int) -> None:
     assert names == [ref.name for ref in many.references.list()]
 
 
-def test_a_page_goes_on_after_its_reference_is_gone(many: Repository) -> None:
+def test_a_listing_continues_after_its_reference_was_dropped(many: Repository) -> None:
     page = many.references.list().page(1)
     many.references.delete("b/1")
     assert [ref.name for ref in many.references.list(token=page.token).page(2).items] == [
@@ -360,10 +364,10 @@ def test_many_references_are_listed_in_order(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("name", ["int/refs", "int/repo"])
-def test_internal_references_are_not_there_for_users(store: Store, name: str) -> None:
+def test_users_cannot_see_internal_references(store: Store, name: str) -> None:
     repo = store.repo
     before = store.everything()
-    looks: list[Callable[[], object]] = [
+    reads: list[Callable[[], object]] = [
         lambda: repo.references.get(name),
         lambda: repo.references.assign(name, "main"),
         lambda: repo.references.delete(name),
@@ -375,9 +379,9 @@ def test_internal_references_are_not_there_for_users(store: Store, name: str) ->
         lambda: repo.commit(name, [put("t", "t")], "t"),
         lambda: repo.merge(name, "main"),
     ]
-    for look in looks:
+    for read in reads:
         with pytest.raises(ReferenceNotFound, match=f"^Named reference '{name}' not found$"):
-            look()
+            read()
     assert [ref.name for ref in repo.references.list()] == ["main"]
     assert store.everything() == before
 
@@ -387,7 +391,7 @@ def test_commits_on_internal_references_are_hidden_even_by_hash(store: Store, na
     repo = store.repo
     hash = store.refs()[name].pointer.hex()
     before = store.everything()
-    looks: list[Callable[[], object]] = [
+    reads: list[Callable[[], object]] = [
         lambda: list(repo.history.log(f"@{hash}")),
         lambda: list(repo.history.log("main", token=hash)),
         lambda: list(repo.contents.entries(f"main@{hash}")),
@@ -398,13 +402,13 @@ def test_commits_on_internal_references_are_hidden_even_by_hash(store: Store, na
         lambda: repo.transplant([hash], "main"),
         lambda: repo.commit("main", [put("t", "t")], "t", expected=hash),
     ]
-    for look in looks:
+    for read in reads:
         with pytest.raises(ReferenceNotFound):
-            look()
+            read()
     assert store.everything() == before
 
 
-def test_a_branch_may_be_called_like_an_internal_reference(store: Store) -> None:
+def test_a_branch_may_have_the_name_of_an_internal_reference(store: Store) -> None:
     repo = store.repo
     internal = store.refs()["int/refs"]
     repo.references.create_branch("int/refs", "main")

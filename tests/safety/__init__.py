@@ -1,5 +1,5 @@
-"""What must hold when things go wrong, at once, or often: no commit is lost, doubled or torn."""
+"""Faults, kills, damaged files and races: no commit is lost, stored twice or stored in part."""
 
 import pytest
 
-pytest.register_assert_rewrite("tests.safety.sound")
+pytest.register_assert_rewrite("tests.safety.history_checks")

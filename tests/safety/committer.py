@@ -1,9 +1,9 @@
-"""A process that commits as fast as it can and tells, line by line, what was acknowledged.
+"""A process that commits as fast as it can and prints what was acknowledged.
 
     python -m tests.safety.committer URL NAME [--threads N] [--commits N] [--bytes N] [--references]
                                      [--each]
 
-It writes `ready`, and then for each thing it does `try WHAT` before and `done WHAT HASH` after. A
+It prints `ready`, then `try WHAT` before each operation and `done WHAT HASH` after it. A
 line is one write to the pipe, so a killed process leaves no half line that looks like a whole one.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Barrier
@@ -22,7 +24,7 @@ import morag
 from morag.config import Settings
 from morag.model.meta import CommitMeta
 from morag.model.operations import Put
-from tests.safety.sound import key, put, table
+from tests.safety.history_checks import ROOT, child_environment, key, put, table
 
 if TYPE_CHECKING:
     from morag.versions.repository import Repository
@@ -31,26 +33,37 @@ KEYS = 5
 PATIENT = Settings(commit_timeout_ms=60_000)
 
 
-def say(*words: str) -> None:
+def report(*words: str) -> None:
     os.write(1, (" ".join(words) + "\n").encode())
 
 
+def command(url: str, name: str, *options: str) -> list[str]:
+    """The command line that starts this module in a child process."""
+    return [sys.executable, "-m", "tests.safety.committer", url, name, *options]
+
+
+def start(url: str, name: str, *options: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(url, name, *options), stdout=subprocess.PIPE, cwd=ROOT, env=child_environment()
+    )
+
+
 def commit_message(name: str) -> str:
-    """Says the name three times: one of them survives, however a log cuts its records up."""
+    """The name three times, so that one stays in one piece when a log splits its records."""
     return f"<{name}> <{name}> <{name}>"
 
 
-def commit(repo: Repository, branch: str, me: str, commits: int | None, more_bytes: int) -> None:
+def commit(repo: Repository, branch: str, me: str, commits: int | None, extra_bytes: int) -> None:
     """Create a few keys, then update them, over and over."""
     ids: dict[int, str] = {}
     for n in count() if commits is None else range(commits):
         name, slot = f"{me}-{n}", n % KEYS
-        say("try", name)
+        report("try", name)
         content = table(n, ids.get(slot))
-        content = replace(content, metadata_location=content.metadata_location + more_bytes * "x")
+        content = replace(content, metadata_location=content.metadata_location + extra_bytes * "x")
         operation = Put(key(f"{me}-{slot}"), content)
         result = repo.commit(branch, [operation], commit_message(name))
-        say("done", name, result.hash)
+        report("done", name, result.hash)
         if slot not in ids:
             ids[slot] = result.added[key(f"{me}-{slot}")]
 
@@ -59,18 +72,18 @@ def change_references(repo: Repository, me: str) -> None:
     """Create, commit to, merge and delete branches. Every third one stays."""
     for n in count():
         branch = f"{me}-{n}"
-        say("try", f"create:{branch}")
+        report("try", f"create:{branch}")
         repo.references.create_branch(branch, "main")
-        say("done", f"create:{branch}", "-")
+        report("done", f"create:{branch}", "-")
         repo.commit(branch, [put(f"on-{branch}")], "on a branch")
-        say("try", f"merge-{branch}")
+        report("try", f"merge-{branch}")
         meta = CommitMeta(message=commit_message(f"merge-{branch}"))
         merged = repo.merge(branch, "main", meta=meta)
-        say("done", f"merge-{branch}", merged.resultant_target_hash or "")
+        report("done", f"merge-{branch}", merged.resultant_target_hash or "")
         if n % 3:
-            say("try", f"delete:{branch}")
+            report("try", f"delete:{branch}")
             repo.references.delete(branch)
-            say("done", f"delete:{branch}", "-")
+            report("done", f"delete:{branch}", "-")
 
 
 def main() -> None:
@@ -79,7 +92,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--commits", type=int)
-    parser.add_argument("--bytes", type=int, default=0, help="make each commit so much larger")
+    parser.add_argument("--bytes", type=int, default=0, help="add this many bytes to each commit")
     parser.add_argument("--references", action="store_true")
     parser.add_argument("--each", action="store_true", help="give each thread its own branch")
     args = parser.parse_args()
@@ -90,18 +103,18 @@ def main() -> None:
             branches = {name: name for name in names}
             for name in names:
                 repo.references.create_branch(name, None)
-        together = Barrier(args.threads)
+        all_started = Barrier(args.threads)
 
         def work(name: str) -> None:
-            together.wait()
+            all_started.wait()
             commit(repo, branches[name], name, args.commits, args.bytes)
 
-        say("ready")
-        working = [pool.submit(work, name) for name in names]
+        report("ready")
+        running = [pool.submit(work, name) for name in names]
         if args.references:
-            working.append(pool.submit(change_references, repo, args.name))
-        for done in working:
-            done.result()
+            running.append(pool.submit(change_references, repo, args.name))
+        for future in running:
+            future.result()
 
 
 if __name__ == "__main__":

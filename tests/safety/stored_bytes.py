@@ -1,11 +1,12 @@
-"""A backend that keeps everything as the bytes that an engine stores, to be damaged by tests."""
+"""A backend that keeps everything as the bytes an engine stores, so that tests can damage them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from morag.backend.base import WHOLE, LogRow, ObjId, Row
-from morag.backend.protos import decode_ref, decode_row, encode_ref, encode_row
+from morag.format.refs import decode_ref, encode_ref
+from morag.format.rows import decode_row, encode_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +53,7 @@ class StoredBytes:
         return frozenset(row.id for row in new)
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
-        raise NotImplementedError("only custom objects are swapped, and nobody here has any")
+        raise NotImplementedError("only custom objects are swapped, and no test here has any")
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         for id in ids:

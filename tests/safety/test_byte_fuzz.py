@@ -1,8 +1,8 @@
-"""Stored bytes are damaged at random: each answer is right, or an error that names the damage.
+"""Random damage to stored bytes: each answer is right, or an error that names the damage.
 
-Ids cover what objects hold, with the exceptions of `UNCOVERED`. Nothing covers references and lines
-of the ref-log but the checksums of the engine below. Damage there may show as another answer, but
-never as an error without an explanation, and it is counted by kind.
+An id is a hash of its object, except for the fields in `UNCOVERED`. References and lines of the
+ref-log have no hash; only the engine's checksums protect them. Damage to them may change an answer,
+but never causes an error without an explanation. The outcomes are counted by kind.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pytest
 
 from morag import Repository
 from morag.backend.base import ObjId
-from morag.backend.protos import decode_row
 from morag.errors import RepositoryCorrupt
-from morag.persist import codec
-from morag.persist.objects import Commit
+from morag.format import object_codec as codec
+from morag.format.objects import Commit
+from morag.format.rows import decode_row
 from morag.versions.world import World
-from tests.format.uncovered import UNCOVERED, uncovered
-from tests.rules.scenes import Clock
-from tests.safety.everything import SMALL, Question, Told, answers, fill, questions
+from tests.format.unhashed_fields import UNCOVERED, uncovered
+from tests.rules.operations import Clock
+from tests.safety.full_repository import SMALL, Answer, Query, answers, fill, queries
 from tests.safety.stored_bytes import StoredBytes
 
 if TYPE_CHECKING:
@@ -37,22 +37,22 @@ NOTICED: Final = {"reported", "harmless"}
 EXPECTED: Final = {
     "c": {*NOTICED, *UNCOVERED},
     "ref": {*NOTICED, "reference row"},
-    "u": {"harmless"},  # That it is there is all that matters; nobody reads what it holds.
+    "u": {"harmless"},  # Only its existence matters; its content is never read.
     **dict.fromkeys(("r", "v", "i", "I", "s", "log"), NOTICED),
 }
 KINDS: Final = ("c", "r", "v", "i", "I", "s", "u", "ref", "log")
 
 
 @cache
-def scene() -> tuple[StoredBytes, list[Question], list[Told]]:
-    """What is stored, all questions, and the right answers. The same in every run."""
+def scene() -> tuple[StoredBytes, list[Query], list[Answer]]:
+    """The stored bytes, all queries, and the right answers. They are the same in every run."""
     stored = StoredBytes()
     repo = opened(stored)
     fill(repo)
-    asked = questions(repo)
-    given = answers(opened(stored.copy()), asked)
-    assert {each.status for each in given} == {200}
-    return stored, asked, given
+    all_queries = queries(repo)
+    received = answers(opened(stored.copy()), all_queries)
+    assert {each.status for each in received} == {200}
+    return stored, all_queries, received
 
 
 def opened(stored: StoredBytes) -> Repository:
@@ -96,8 +96,8 @@ WAYS: Final[tuple[Callable[[Random, bytes, list[bytes]], Damage], ...]] = (
 )
 
 
-def things(stored: StoredBytes, kind: str) -> dict[bytes, bytes]:
-    """All of a kind that are stored, by their keys."""
+def stored_by_key(stored: StoredBytes, kind: str) -> dict[bytes, bytes]:
+    """The stored bytes of one kind by key."""
     if kind == "ref":
         return {name.encode(): data for name, data in stored.refs.items()}
     if kind == "log":
@@ -106,13 +106,13 @@ def things(stored: StoredBytes, kind: str) -> dict[bytes, bytes]:
 
 
 def damaged(kind: str, seed: int) -> tuple[StoredBytes, str, str, set[str]]:
-    """A damaged copy, the name of what is damaged, how, and which uncovered fields it hit."""
+    """A damaged copy, the key and the kind of the damage, and the uncovered fields it changed."""
     random = Random(f"{kind}/{seed}")
     whole, _, _ = scene()
     stored = whole.copy()
-    candidates = things(stored, kind)
+    candidates = stored_by_key(stored, kind)
     if kind == "r":
-        # These are read only if a row is lost; for a tag that gives the same row again.
+        # Reference objects are read only if a row is lost. For a tag they restore the same row.
         candidates = {id: data for id, data in candidates.items() if b"refs/tags/" in data}
         for tag in ("refs/tags/v1", "refs/tags/v2"):
             del stored.refs[tag]
@@ -130,37 +130,37 @@ def damaged(kind: str, seed: int) -> tuple[StoredBytes, str, str, set[str]]:
     return stored, key.hex(), way.__name__, uncovered(ObjId(key), candidates[key], wrong)
 
 
-def judged(kind: str, seed: int) -> str:
-    """What became of one round: `reported`, `harmless`, or the fields that were hit unnoticed."""
-    stored, name, way, loose = damaged(kind, seed)
-    _, asked, right = scene()
+def outcome(kind: str, seed: int) -> str:
+    """The outcome of one round: `reported`, `harmless`, or the fields changed without notice."""
+    stored, name, way, unprotected = damaged(kind, seed)
+    _, all_queries, right = scene()
     where = f"{kind} {name}, {way}, seed {seed}"
     try:
-        given = answers(opened(stored), asked)
+        received = answers(opened(stored), all_queries)
     except RepositoryCorrupt as error:
         assert_explained(str(error), where)
         return "reported"
     reported = wrong = False
-    for question, expected, answer in zip(asked, right, given, strict=True):
+    for query, expected, answer in zip(all_queries, right, received, strict=True):
         if answer == expected:
             continue
         if answer.code == "REPOSITORY_CORRUPT":
             assert answer.status == 500
-            assert_explained(answer.message, f"{where}: {question}")
+            assert_explained(answer.message, f"{where}: {query}")
             reported = True
-        elif question.path.endswith("/recent-changes") and "INCONSISTENT" in str(answer.json):
+        elif query.path.endswith("/recent-changes") and "INCONSISTENT" in str(answer.json):
             reported = True
         else:
-            assert loose - {"nothing"}, f"{where}: {question} is answered by {answer}"
-            assert answer.status < 500, f"{where}: {question} is answered by {answer}"
+            assert unprotected - {"nothing"}, f"{where}: {query} is answered with {answer}"
+            assert answer.status < 500, f"{where}: {query} is answered with {answer}"
             wrong = True
     if wrong:
-        return " and ".join(sorted(loose))
+        return " and ".join(sorted(unprotected))
     return "reported" if reported else "harmless"
 
 
 def assert_explained(message: str, where: str) -> None:
-    """The sentence names an object, a reference or a line of the ref-log, and says what to do."""
+    """The message names an object, a reference or a line of the ref-log, and a remedy."""
     assert "backup" in message or "store it anew" in message or "import it" in message, (
         f"{where}: {message}"
     )
@@ -168,21 +168,21 @@ def assert_explained(message: str, where: str) -> None:
 
 
 def rounds(kind: str, seeds: range) -> Counter[str]:
-    found = Counter(judged(kind, seed) for seed in seeds)
+    found = Counter(outcome(kind, seed) for seed in seeds)
     logger.info("%s: %s", kind, dict(found.most_common()))
     return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_reported_or_does_not_matter(kind: str) -> None:
+def test_damage_is_reported_or_harmless(kind: str) -> None:
     rounds(kind, range(4))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_reported_or_does_not_matter_in_hundreds_of_rounds(kind: str) -> None:
+def test_damage_is_reported_or_harmless_in_hundreds_of_rounds(kind: str) -> None:
     found = rounds(kind, range(4, 104))
-    assert found.keys() <= EXPECTED[kind], "what ids do not cover is named here, and nothing else"
+    assert found.keys() <= EXPECTED[kind], "only the expected fields can change without notice"
     assert found["reported"] > 40 or kind == "u"
 
 
@@ -191,7 +191,7 @@ def test_the_scene_has_every_kind_of_object() -> None:
     kinds = {decode_row(id, data).kind for id, data in stored.rows.items()}
     assert kinds == set("crviIsu")
     assert stored.log and len(stored.refs) > 6
-    rows = things(stored, "c").items()
+    rows = stored_by_key(stored, "c").items()
     commits = [codec.decode(decode_row(ObjId(id), data)) for id, data in rows]
     assert any(c.sealed for c in commits if isinstance(c, Commit))
     assert any(c.merge_parents for c in commits if isinstance(c, Commit))

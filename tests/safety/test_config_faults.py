@@ -1,4 +1,4 @@
-"""Storing configs while replies get lost and others are faster: done once, and nobody's lost."""
+"""Config updates with lost replies and races: each update is stored once, and none is lost."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import pytest
 
 from morag.logic import history
 from morag.model.configs import GarbageCollectorConfig
-from morag.testing.faults import Fault, FaultyBackend, InjectedFault
 from morag.versions.configs import CONFIGS
 from morag.versions.world import World
-from tests.safety.test_faults import NO_FAULTS, QUICK, BusyBackend, OthersOnTop, Store, Upcoming
+from tests.backend.faulty import Fault, FaultyBackend, InjectedFault
+from tests.safety.faulty_stores import (
+    NO_FAULTS,
+    QUICK,
+    BeforeSwap,
+    BusyBackend,
+    OthersOnTop,
+    Store,
+    Upcoming,
+)
 
 GC = [GarbageCollectorConfig]
-
-
-@pytest.fixture(params=[False, True], ids=["apply", "weak"])
-def weak(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.fixture(params=[FaultyBackend, BusyBackend])
@@ -39,7 +42,7 @@ def updates(store: Store) -> int:
 def test_a_first_update_whose_reply_is_lost_is_done_once(
     store: Store, fault: Fault, passed: int
 ) -> None:
-    """Of committing the reference's name, of inserting its row, or of the update itself."""
+    """The reply is lost of the name's commit, of the row's insert, or of the update itself."""
     plan = store.backend.plan = Upcoming({store.swap: [*[None] * passed, fault]})
     assert store.repo.configs.update(policy("1")) is None
     assert plan.is_over
@@ -47,7 +50,7 @@ def test_a_first_update_whose_reply_is_lost_is_done_once(
     assert updates(store) == 1
 
 
-def test_a_lost_reply_with_others_on_top_tells_what_was_replaced(store: Store) -> None:
+def test_a_lost_reply_with_later_commits_returns_the_replaced_config(store: Store) -> None:
     store.repo.configs.update(policy("1"))
     other = store.other()
     replaced: list[object] = []
@@ -59,53 +62,46 @@ def test_a_lost_reply_with_others_on_top_tells_what_was_replaced(store: Store) -
     assert store.other().configs.get(GC) == [policy("3")]
 
 
-def test_the_slower_of_two_replaces_what_the_faster_stored(store: Store) -> None:
+def test_an_update_that_lost_a_race_replaces_the_winner(store: Store) -> None:
     other = store.other()
     other.configs.update(policy("1"))
 
-    class Rival:
-        def fault(self, method: str, call: int) -> Fault | None:
-            if method == store.swap:
-                store.backend.plan = NO_FAULTS
-                assert other.configs.update(policy("2")) == policy("1")
-            return None
-
-    store.backend.plan = Rival()
+    replaced: list[object] = []
+    store.backend.plan = BeforeSwap(
+        store, lambda: replaced.append(other.configs.update(policy("2")))
+    )
     assert store.repo.configs.update(policy("3")) == policy("2")
+    assert replaced == [policy("1")]
     assert store.other().configs.get(GC) == [policy("3")]
     assert updates(store) == 3
 
 
 def test_two_first_updates_keep_one_content_id(store: Store) -> None:
     other = store.other()
-
-    class Rival:
-        swaps = 0
-
-        def fault(self, method: str, call: int) -> Fault | None:
-            self.swaps += method == store.swap
-            if self.swaps == 3:  # The name and the row are there, the update is to come.
-                store.backend.plan = NO_FAULTS
-                assert other.configs.update(policy("1")) is None
-            return None
-
-    store.backend.plan = Rival()
+    replaced: list[object] = []
+    # The first two swaps commit the name and insert the row; the third one is the update.
+    store.backend.plan = BeforeSwap(
+        store, lambda: replaced.append(other.configs.update(policy("1"))), swap=3
+    )
     assert store.repo.configs.update(policy("2")) == policy("1")
+    assert replaced == [None]
     ref = other._persist.ref(CONFIGS)
     assert ref is not None
     log = [*history.log(other._persist, ref.pointer)]
     assert len({commit.incremental[-16:] for commit in log}) == 1
 
 
-@pytest.mark.parametrize("mends", [True, False], ids=["another", "same"])
-def test_a_reference_that_was_left_half_created_is_no_obstacle(weak: bool, mends: bool) -> None:
+@pytest.mark.parametrize("other_server", [True, False], ids=["another", "same"])
+def test_an_update_succeeds_after_a_failed_creation_of_the_reference(
+    weak: bool, other_server: bool
+) -> None:
     store = Store(FaultyBackend, weak, QUICK, World())
     store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
     with pytest.raises(InjectedFault):
         store.repo.configs.update(policy("1"))
     store.backend.plan = NO_FAULTS
     assert store.repo.configs.get(GC) == []
-    repo = store.other() if mends else store.repo
+    repo = store.other() if other_server else store.repo
     assert repo.configs.update(policy("2")) is None
     assert store.other().configs.get(GC) == [policy("2")]
 

@@ -1,7 +1,7 @@
-"""Cheap by construction: how much each operation asks of the store, to the last row.
+"""The exact cost of each operation: rows read and written, and calls to the backend.
 
-The numbers follow from the format and the algorithms, so they are exact. One that changes is not
-wrong for that, but somebody should have meant it.
+The numbers follow from the format and the algorithms. A changed number is not a bug by itself, but
+the change must be intended.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from morag.backend.memory import MemoryBackend
 from morag.config import Settings
 from morag.index.layered import index_of
 from morag.model.operations import Delete, Unchanged
-from morag.testing.counting import CountingBackend
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.safety.sound import key, put
+from tests.backend.counting import CountingBackend
+from tests.safety.history_checks import key, put
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from morag.model.keys import ContentKey
     from morag.model.operations import Operation
 
-SIZES: Final = Settings(  # Written out, so that other defaults do not change the table.
+SIZES: Final = Settings(  # Explicit, so that new defaults do not change the costs.
     parents_per_commit=20,
     max_incremental_index_bytes=6 * 1024,
     min_index_segment_bytes=2 * 1024,
@@ -43,7 +43,7 @@ KEYS, AT_ONCE, UPDATES = 3000, 100, 150
 
 
 class Counting(CountingBackend):
-    """Counts the refs too, not only the calls that ask for them."""
+    """Counts the refs that are read, not only the calls that read them."""
 
     refs = 0
 
@@ -56,7 +56,7 @@ class Counting(CountingBackend):
         return super().read_refs(repo, names)
 
     def cost(self) -> str:
-        """What was read in how many calls; what was written in how many calls."""
+        """The rows read and written by kind, each with the number of calls."""
         reads = self.counts["read_refs"] + self.counts["read_rows"]
         text = f"{_listed({'ref': self.refs, **_named(self.rows_read_by_kind)})} in {reads}"
         writes = sum(self.counts[m] for m in ("apply", "insert_rows", "swap_ref", "append_log"))
@@ -85,8 +85,8 @@ def _listed(numbers: dict[str, int]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def settled_world() -> World:
-    """Always the same, so that ids, and with them sizes and borders, are the same."""
+def fixed_world() -> World:
+    """A fixed clock and fixed randomness, so that ids, sizes and segment borders never change."""
     ticks, random = count(1_700_000_000_000_000_000, 1_000_000), Random(1)
     return World(
         clock_nanos=lambda: next(ticks),
@@ -97,19 +97,19 @@ def settled_world() -> World:
 
 
 class Fixture:
-    """3000 keys in 75 stripes, then 150 updates of one key each; and branches that went off."""
+    """3000 keys in 75 stripes, then 150 updates of one key each, and branches from there."""
 
     def __init__(self) -> None:
         self.backend = Counting(MemoryBackend())
-        self.world = settled_world()
+        self.world = fixed_world()
         self.ids: dict[str, str] = {}
         self.hashes: list[str] = []
         self.replayed: list[list[str]] = []
         self.open()
         for start in range(0, KEYS, AT_ONCE):
             names = [name(n) for n in range(start, start + AT_ONCE)]
-            made = self.repo.commit("main", [put(n) for n in names], "create").added
-            self.ids.update((str(key), id) for key, id in made.items())
+            added = self.repo.commit("main", [put(n) for n in names], "create").added
+            self.ids.update((str(key), id) for key, id in added.items())
         random = Random(2)
         for n in range(UPDATES):
             self.update("main", random.randrange(KEYS), n)
@@ -119,20 +119,20 @@ class Fixture:
         for n, branch in enumerate(("merged-0", "merged-1", "one")):
             self.update(branch, 1500 + n, 1)
         self.replayed = [self._two_commits(f"replayed-{n}", 1510 + 2 * n) for n in range(2)]
-        # The first half spills what main left in its incremental index; the second half spills
-        # the first, which belongs to few stripes.
+        # The first half spills the incremental index of main. The second half spills the first
+        # half, which belongs to few stripes.
         for n in range(240):
             if n == 120:
                 self.repo.references.create_branch("near", "nearby")
             self.update("nearby", 700 + n, n)
 
     def open(self) -> None:
-        """Start anew, with nothing in the cache and nothing counted."""
+        """Reopen the repository with an empty cache, and reset the counts."""
         self.repo = Repository(self.backend, SIZES, self.world)
         self.backend.reset()
 
     def copy(self) -> Fixture:
-        """The same store again, so that nobody minds what is done to it."""
+        """A copy of the store, so that an operation can change it."""
         other = copy(self)
         other.backend = Counting(MemoryBackend())
         other.backend.insert_rows("", list(self.backend.scan_rows("")))
@@ -144,7 +144,7 @@ class Fixture:
         return other
 
     def _two_commits(self, branch: str, number: int) -> list[str]:
-        """The hashes, oldest first."""
+        """Make two commits; return their hashes, oldest first."""
         for n in range(2):
             self.update(branch, number + n, 1)
         return list(self.repo.history.hashes(branch).page(2).items)[::-1]
@@ -178,7 +178,7 @@ OPERATIONS: dict[str, Callable[[Fixture, int], object]] = {
     "get": lambda f, n: f.repo.contents.get("main", *keys(7)),
     "get 3 near keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 8, 9)),
     "get 3 far keys": lambda f, n: f.repo.contents.get_all("main", keys(7, 1507, 2907)),
-    "get what is not there": lambda f, n: f.repo.contents.get_all("main", [key("table-0007x")]),
+    "get a missing key": lambda f, n: f.repo.contents.get_all("main", [key("table-0007x")]),
     "entries of 3 far keys": lambda f, n: list(
         f.repo.contents.entries("main", keys=keys(7, 1507, 2907))
     ),
@@ -212,7 +212,7 @@ OPERATIONS: dict[str, Callable[[Fixture, int], object]] = {
 
 
 COSTS: dict[str, tuple[str, str]] = {
-    # With nothing in the cache, and then the same once more.
+    # With an empty cache, and repeated with a warm cache.
     "get": (
         "2 refs, 1 commit, 1 stripe list, 1 segment, 1 value in 5",
         "2 refs in 1",
@@ -225,7 +225,7 @@ COSTS: dict[str, tuple[str, str]] = {
         "2 refs, 1 commit, 1 stripe list, 3 segments, 3 values in 5",
         "2 refs in 1",
     ),
-    "get what is not there": (
+    "get a missing key": (
         "2 refs, 1 commit, 1 stripe list, 1 segment in 4",
         "2 refs in 1",
     ),
@@ -338,7 +338,7 @@ def fixture() -> Fixture:
 
 
 def measured(fixture: Fixture, operation: Callable[[Fixture, int], object]) -> tuple[str, str]:
-    """The cost with nothing in the cache, and the cost of the same once more."""
+    """The cost with an empty cache, and the cost of the same operation when repeated."""
     store = fixture.copy()
     operation(store, 0)
     cold = store.backend.cost()
@@ -347,9 +347,9 @@ def measured(fixture: Fixture, operation: Callable[[Fixture, int], object]) -> t
     return cold, store.backend.cost()
 
 
-@pytest.mark.parametrize("what", OPERATIONS)
-def test_an_operation_asks_for_exactly_so_much(fixture: Fixture, what: str) -> None:
-    assert measured(fixture, OPERATIONS[what]) == COSTS[what]
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_has_exactly_its_listed_cost(fixture: Fixture, operation: str) -> None:
+    assert measured(fixture, OPERATIONS[operation]) == COSTS[operation]
 
 
 def test_every_cost_belongs_to_an_operation() -> None:
@@ -357,7 +357,7 @@ def test_every_cost_belongs_to_an_operation() -> None:
 
 
 def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None:
-    """Those that differ, and those that explain a key which only one incremental index has."""
+    """It reads segments that differ, and those with keys that only one incremental index has."""
     store = fixture.copy()
     one, other = (index(store, branch) for branch in ("near", "nearby"))
     shared = one.directory.segment_ids & other.directory.segment_ids
@@ -379,9 +379,9 @@ def index(store: Fixture, branch: str) -> CommitIndex:
 
 @pytest.mark.parametrize("length", [10, 100, 1000])
 def test_a_replaying_merge_reads_what_it_merges_and_not_the_history(length: int) -> None:
-    """However long it is: little more than the two commits and the one that both sides have."""
+    """It reads little more than the two commits and the merge base, for any length of history."""
     backend = Counting(MemoryBackend())
-    world = settled_world()
+    world = fixed_world()
     repo = Repository(backend, SIZES, world)
     for n in range(length):
         repo.commit("main", [put(f"main-{n}")], "main")
@@ -396,7 +396,7 @@ def test_a_replaying_merge_reads_what_it_merges_and_not_the_history(length: int)
 
 
 def test_the_conflict_check_reads_no_value(fixture: Fixture) -> None:
-    """Whatever the commit asks for: keys it updates, deletes, or wants to be unchanged."""
+    """This holds for puts, deletes and `Unchanged` operations."""
     store = fixture.copy()
     update = put(name(1), 5, store.ids[name(1)])
     operations: list[Operation] = [update, put("new"), Delete(*keys(2)), Unchanged(*keys(3))]
@@ -405,7 +405,7 @@ def test_the_conflict_check_reads_no_value(fixture: Fixture) -> None:
 
 
 def test_the_log_is_walked_a_tail_at_a_time(fixture: Fixture) -> None:
-    """Each twentieth commit is read, on the way to the one that was expected."""
+    """On the way to the expected commit, only every twentieth commit is read."""
     for behind in (1, 19, 20, 21, 40, 41, 60, 101, 140):
         store = fixture.copy()
         store.update("main", 7, 1, store.hashes[behind])

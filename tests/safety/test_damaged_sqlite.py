@@ -1,4 +1,4 @@
-"""SQLite with a damaged log: all that was committed is there, or the store is not opened."""
+"""SQLite with damaged files: all commits are found, or opening is refused."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from morag.backend import sqlite_log
 from morag.backend.base import ObjId
-from morag.backend.left_out import LEFT_OUT
-from morag.backend.sqlite import SQLiteBackend
-from morag.backend.sqlite_log import find_damage
+from morag.backend.sqlite import write_ahead_log as sqlite_log
+from morag.backend.sqlite.backend import SQLiteBackend
+from morag.backend.sqlite.write_ahead_log import find_damage
+from morag.backend.store_files import LEFT_OUT
 from morag.config import Settings
 from morag.errors import MoragError, RepositoryCorrupt
-from tests.safety.killed import COMMITS, committed, copied, flip, make, messages
-from tests.safety.sound import put
+from tests.safety.history_checks import put
+from tests.safety.killed_stores import COMMITS, committed, copied, flip, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HEADER = 32
 FRAME = 24 + 4096
+KILLED = "sqlite", "store.db"
 FLIPS = 8
 BEFORE_BOOT = 1_000_000_000
 HAS_A_LOCK = """
@@ -39,23 +40,6 @@ with open(sys.argv[1], "rb+") as shared:
     wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 128, 1, 0)
     print(struct.unpack("hhqqi4x", fcntl.fcntl(shared, fcntl.F_GETLK, wanted))[0] != fcntl.F_UNLCK)
 """
-
-
-@pytest.fixture(scope="module", params=["on", "off"], ids=["sync", "no sync"])
-def sync(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def killed(sync: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    store = tmp_path_factory.mktemp("killed") / "store.db"
-    make(f"sqlite:{store}?sync={sync}")
-    return store
-
-
-@pytest.fixture
-def store(killed: Path, tmp_path: Path) -> Path:
-    return copied(killed, tmp_path / "copy")
 
 
 @pytest.fixture
@@ -68,25 +52,25 @@ def shared(store: Path) -> Path:
 
 
 def frames(log: Path) -> list[int]:
-    """Where they begin."""
+    """The offsets at which the frames of the log begin."""
     return list(range(HEADER, log.stat().st_size, FRAME))
 
 
 def last_transaction(log: Path) -> int:
-    """The place of its first frame. The second number of a frame is 0, except in the last."""
+    """The offset of its first frame. Only a transaction's last frame has a size other than 0."""
     held = log.read_bytes()
     ends = [at for at in frames(log) if any(held[at + 4 : at + 8])]
     return ends[-2] + FRAME
 
 
-def test_a_log_that_is_not_damaged_is_read(store: Path, sync: str) -> None:
+def test_an_undamaged_log_is_read(store: Path, sync: str) -> None:
     assert committed(f"sqlite:{store}?sync={sync}") == messages()
 
 
-def test_any_flipped_bit_is_refused_and_nothing_is_lost_by_the_try(
+def test_any_flipped_bit_is_refused_and_the_attempt_loses_nothing(
     store: Path, log: Path, sync: str
 ) -> None:
-    """Also in the last transaction, and also if nothing but the log is left of the crash."""
+    """This holds for the last transaction too, and without the shared memory file."""
     shared(store).unlink()
     held, random, found = log.read_bytes(), Random(7), frames(log)
     heads = [at + n for at in (found[3], found[-2], found[-1]) for n in range(0, 24, 3)]
@@ -101,7 +85,7 @@ def test_any_flipped_bit_is_refused_and_nothing_is_lost_by_the_try(
     assert committed(f"sqlite:{store}?sync={sync}") == messages()
 
 
-def test_what_is_left_is_opened_on_request_and_the_log_is_kept(
+def test_accept_loss_opens_the_intact_part_and_keeps_a_copy_of_the_log(
     store: Path, log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     offset = last_transaction(log) + 500
@@ -111,15 +95,15 @@ def test_what_is_left_is_opened_on_request_and_the_log_is_kept(
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
     assert "has lost transactions" in warning.message
-    aside = log.with_name(f"{log.name}{LEFT_OUT}")
-    assert aside.name in warning.message
-    assert aside.read_bytes() == held
+    copy_of_log = log.with_name(f"{log.name}{LEFT_OUT}")
+    assert copy_of_log.name in warning.message
+    assert copy_of_log.read_bytes() == held
     caplog.clear()
     assert committed(f"sqlite:{store}") == messages(COMMITS - 1)
     assert not caplog.records
 
 
-def test_a_last_transaction_that_the_machine_cut_short_is_left_out(
+def test_a_last_transaction_that_a_crash_left_unfinished_is_ignored(
     store: Path, log: Path, killed: Path
 ) -> None:
     held, last = log.read_bytes(), last_transaction(log)
@@ -139,8 +123,8 @@ def test_a_last_transaction_that_the_machine_cut_short_is_left_out(
         assert committed(f"sqlite:{copy}") == messages(COMMITS - 1)
 
 
-def test_what_was_committed_must_be_there_as_far_as_that_is_known(store: Path, log: Path) -> None:
-    """The shared memory tells, which a killed process leaves behind, with and without sync."""
+def test_a_log_without_known_committed_frames_is_refused(store: Path, log: Path) -> None:
+    """The shared memory file holds the count. A killed process leaves it behind."""
     held, last = log.read_bytes(), last_transaction(log)
     for left in (held[:last], held[:-1], held[:HEADER], b"", None):
         if left is None:
@@ -154,12 +138,10 @@ def test_what_was_committed_must_be_there_as_far_as_that_is_known(store: Path, l
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_frames_that_a_kill_left_unfinished_are_not_missed(
-    store: Path, log: Path, count: int
-) -> None:
-    """One may look like a commit with one wrong word: its header over the data of an older frame.
+def test_frames_that_a_kill_left_unfinished_are_ignored(store: Path, log: Path, count: int) -> None:
+    """One such frame may look like a damaged commit: a new header over data of an older frame.
 
-    More than one is left by commits that failed, as on a full disk.
+    Failed commits, such as on a full disk, leave more than one.
     """
     held = log.read_bytes()
     last = held[-FRAME:]
@@ -171,14 +153,14 @@ def test_frames_that_a_kill_left_unfinished_are_not_missed(
     assert committed(f"sqlite:{store}") == messages()
 
 
-def test_an_end_that_a_crash_of_the_machine_took_is_not_missed(store: Path, log: Path) -> None:
-    """The shared memory may then be newer than the log. That it is of before the crash, shows."""
+def test_an_end_that_a_crash_of_the_machine_lost_is_ignored(store: Path, log: Path) -> None:
+    """The shared memory may then be newer than the log, but its time is before the last boot."""
     log.write_bytes(log.read_bytes()[: last_transaction(log)])
     os.utime(shared(store), (BEFORE_BOOT, BEFORE_BOOT))
     assert committed(f"sqlite:{store}?sync=on") == messages(COMMITS - 1)
 
 
-def test_copies_of_what_was_left_out_are_not_overwritten(killed: Path, tmp_path: Path) -> None:
+def test_copies_of_damaged_logs_are_not_overwritten(killed: Path, tmp_path: Path) -> None:
     kept: dict[Path, bytes] = {}
     for name in ("", ".2", ".3"):
         store = tmp_path / "store.db"
@@ -193,7 +175,7 @@ def test_copies_of_what_was_left_out_are_not_overwritten(killed: Path, tmp_path:
     assert {path: path.read_bytes() for path in tmp_path.glob(f"*{LEFT_OUT}")} == kept
 
 
-def test_the_log_of_a_linked_database_is_beside_the_database(
+def test_the_log_of_a_linked_database_is_found_beside_its_target(
     store: Path, log: Path, tmp_path: Path
 ) -> None:
     flip(log, last_transaction(log) + 500)
@@ -203,13 +185,19 @@ def test_the_log_of_a_linked_database_is_beside_the_database(
         morag.open(f"sqlite:{link}")
 
 
-def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def database_with_blob(path: Path, size_bytes: int) -> sqlite3.Connection:
+    """A database with one row, all of it in the log."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA wal_autocheckpoint = 0")
-    db.execute("CREATE TABLE t (x)")
-    db.execute("INSERT INTO t VALUES (randomblob(5000000))")
+    db.execute("CREATE TABLE t (x BLOB)")
+    db.execute("INSERT INTO t VALUES (randomblob(?))", (size_bytes,))
+    return db
+
+
+def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    db = database_with_blob(path, 5_000_000)
     copy = copied(path, tmp_path.with_name(f"{tmp_path.name}-copy"))
     db.close()
     tracemalloc.start()
@@ -221,46 +209,46 @@ def test_a_long_log_is_read_in_pieces(tmp_path: Path) -> None:
     assert most_bytes < 500_000
 
 
-def plainly(path: Path) -> Path:
+def unchanged(path: Path) -> Path:
     return path
 
 
-def over_a_link(path: Path) -> Path:
+def through_a_link(path: Path) -> Path:
     link = path.parent.with_name("link")
     link.symlink_to(path.parent)
     return link / path.name
 
 
-def over_its_parent(path: Path) -> Path:
+def through_its_parent(path: Path) -> Path:
     return path.parent / ".." / path.parent.name / path.name
 
 
-@pytest.mark.parametrize("spelt", [plainly, over_a_link, over_its_parent])
-def test_others_in_this_process_keep_their_locks(
-    spelt: Callable[[Path], Path], tmp_path: Path
+@pytest.mark.parametrize("spelling", [unchanged, through_a_link, through_its_parent])
+def test_other_connections_of_the_process_keep_their_locks(
+    spelling: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    """Without them another process would take itself for the only user, and delete the log."""
+    """Without locks, another process would act as the only user and delete the log."""
     path = tmp_path / "store" / "store.db"
     with morag.open(f"sqlite:{path}") as repo:
         repo.commit("main", [put("a")], "a")
-    notebook = sqlite3.connect(path)
-    notebook.execute("SELECT * FROM refs2").fetchall()
+    connection = sqlite3.connect(path)
+    connection.execute("SELECT * FROM refs2").fetchall()
     assert is_locked(path)
-    for name in (spelt(path), path):
+    for name in (spelling(path), path):
         with morag.open(f"sqlite:{name}"):
             assert is_locked(path)
         assert is_locked(path)
-    notebook.close()
+    connection.close()
     assert not shared(path).exists()
 
 
 def is_locked(store: Path) -> bool:
-    """As another process sees it."""
+    """Whether another process finds the store locked."""
     command = [sys.executable, "-c", HAS_A_LOCK, str(shared(store))]
     return subprocess.run(command, capture_output=True, check=True).stdout == b"True\n"
 
 
-def test_handles_do_not_pile_up(killed: Path, tmp_path: Path) -> None:
+def test_file_handles_do_not_accumulate(killed: Path, tmp_path: Path) -> None:
     for n in range(3):
         assert committed(f"sqlite:{copied(killed, tmp_path / f'{n}')}") == messages()
         assert len([path for path in opened_files() if path.startswith(str(tmp_path))]) <= 1
@@ -268,30 +256,30 @@ def test_handles_do_not_pile_up(killed: Path, tmp_path: Path) -> None:
 
 def opened_files() -> Iterator[str]:
     for handle in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # The one by which the directory is listed.
+        with suppress(FileNotFoundError):  # The handle that lists the directory.
             yield str(handle.readlink())
 
 
-def test_a_database_that_is_opened_meanwhile_is_not_judged(
+def test_a_database_that_is_opened_during_the_examination_is_not_refused(
     store: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flip(log, last_transaction(log) + 500)
     assert find_damage(store) is not None
-    look, others = sqlite_log._find_damage, list[sqlite3.Connection]()
+    find, others = sqlite_log._find_damage, list[sqlite3.Connection]()
 
-    def looks_while_it_is_opened(database: Path) -> object:
-        damage = look(database)
+    def find_and_open(database: Path) -> object:
+        damage = find(database)
         others.append(sqlite3.connect(database))
         others[-1].execute("SELECT * FROM refs2").fetchall()
         return damage
 
-    monkeypatch.setattr(sqlite_log, "_find_damage", looks_while_it_is_opened)
+    monkeypatch.setattr(sqlite_log, "_find_damage", find_and_open)
     assert find_damage(store) is None
     for other in others:
         other.close()
 
 
-def test_a_database_that_is_open_elsewhere_is_not_judged(tmp_path: Path) -> None:
+def test_a_database_that_is_already_open_is_not_examined(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'store.db'}"
     with morag.open(url) as repo:
         repo.commit("main", [put("a")], "a")
@@ -329,7 +317,7 @@ def test_damaged_pages_are_reported_by_every_way_to_read_and_write(tmp_path: Pat
 
 @pytest.mark.parametrize("column", ["log_value", "prev_ptr", "log_key"])
 @pytest.mark.parametrize("letter", [b"x", b"\xff"])
-def test_a_column_that_is_not_called_so_any_more_is_reported(
+def test_a_column_whose_name_is_damaged_is_reported(
     column: str, letter: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "store.db"
@@ -341,7 +329,7 @@ def test_a_column_that_is_not_called_so_any_more_is_reported(
         morag.open(f"sqlite:{path}")
 
 
-def test_a_text_that_is_none_is_reported(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with morag.open(f"sqlite:{path}") as repo:
         repo.commit("main", [put("a")], "a")
@@ -353,7 +341,7 @@ def test_a_text_that_is_none_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
-def test_a_log_without_its_database_is_not_thrown_away(
+def test_a_log_without_its_database_is_not_deleted(
     store: Path, log: Path, left: bytes | None
 ) -> None:
     store.unlink()
@@ -380,7 +368,7 @@ def test_a_log_without_its_beginning_is_refused(log: Path, size: int, zeros: boo
         morag.open(f"sqlite:{store}")
 
 
-def test_a_log_that_was_cut_off_while_it_was_open_is_reported(tmp_path: Path) -> None:
+def test_a_log_that_is_truncated_while_open_is_reported(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     with morag.open(f"sqlite:{store}", Settings(cache_bytes=0)) as repo:
         repo.commit("main", [put("key")], "commit")
@@ -390,8 +378,8 @@ def test_a_log_that_was_cut_off_while_it_was_open_is_reported(tmp_path: Path) ->
 
 
 @pytest.fixture
-def half_copied(tmp_path: Path) -> Path:
-    """A killed store: some of its pages are in the database, some only in its log."""
+def partly_in_log(tmp_path: Path) -> Path:
+    """The store of a killed process: some pages are in the database, some only in the log."""
     live = tmp_path / "live" / "store.db"
     with morag.open(f"sqlite:{live}") as repo:
         repo.commit("main", [put(f"table-{n}") for n in range(500)], "many")
@@ -403,29 +391,24 @@ def half_copied(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("pages", [8, 40])  # The last pages may be in the log as well.
-def test_a_database_that_was_cut_off_is_refused_although_its_log_is_whole(
-    half_copied: Path, pages: int
-) -> None:
-    """SQLite would take the missing pages for zeros, and write those at its next checkpoint."""
-    healthy = copied(half_copied, half_copied.parent.with_name("healthy"))
+def test_a_truncated_database_with_a_whole_log_is_refused(partly_in_log: Path, pages: int) -> None:
+    """SQLite would read the missing pages as zeros, and write zeros at its next checkpoint."""
+    healthy = copied(partly_in_log, partly_in_log.parent.with_name("healthy"))
     assert committed(f"sqlite:{healthy}") == ["many", "later"]
-    size = half_copied.stat().st_size
-    held = half_copied.with_name(f"{half_copied.name}-wal").read_bytes()
-    os.truncate(half_copied, size - pages * 4096)
-    for url in (f"sqlite:{half_copied}", f"sqlite:{half_copied}?accept_loss=on"):
+    size = partly_in_log.stat().st_size
+    held = partly_in_log.with_name(f"{partly_in_log.name}-wal").read_bytes()
+    os.truncate(partly_in_log, size - pages * 4096)
+    for url in (f"sqlite:{partly_in_log}", f"sqlite:{partly_in_log}?accept_loss=on"):
         with pytest.raises(RepositoryCorrupt, match=r"is cut off: \d+ of its pages are missing"):
             morag.open(url)
-    assert half_copied.stat().st_size == size - pages * 4096
-    assert half_copied.with_name(f"{half_copied.name}-wal").read_bytes() == held
+    assert partly_in_log.stat().st_size == size - pages * 4096
+    assert partly_in_log.with_name(f"{partly_in_log.name}-wal").read_bytes() == held
 
 
-def test_pages_that_are_not_used_need_not_be_there(tmp_path: Path) -> None:
+def test_missing_pages_that_are_not_used_are_accepted(tmp_path: Path) -> None:
     """SQLite need not write a page that is added and freed within one transaction."""
     database = tmp_path / "free.db"
-    writer = sqlite3.connect(database, isolation_level=None)
-    writer.execute("PRAGMA journal_mode = WAL")
-    writer.execute("CREATE TABLE t (held BLOB)")
-    writer.execute("INSERT INTO t VALUES (zeroblob(400000))")
+    writer = database_with_blob(database, 400_000)
     writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     writer.execute("DELETE FROM t")
     killed = copied(database, tmp_path / "killed")

@@ -1,22 +1,21 @@
-"""Durable means durable: the system calls show that the log is synced before the answer.
+"""Durability: system calls show that the log is synced before a commit is acknowledged.
 
-A killed process proves nothing here, since what it wrote stays with the kernel. So the child runs
-under a tracer, and its acknowledgements are looked up among its writes and syncs.
+Killing the process would prove nothing: the kernel keeps what it wrote. So the child runs under
+`strace`, and the test compares the order of its log writes, syncs and acknowledgements.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import Struct
 
-from tests.safety.committer import commit_message
-from tests.safety.sound import ROOT, child_environment
+from tests.safety import committer
+from tests.safety.history_checks import ROOT, child_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,7 @@ _RETURNED = re.compile(r".*= (-?\d+)( \S+ \(.*\))?$")
 
 
 class Call(Struct):
-    """A system call: its first and last line in the trace, and what it was told."""
+    """A system call: its arguments, and the lines of the trace where it starts and ends."""
 
     name: str
     path: str
@@ -53,12 +52,11 @@ def strace() -> str:
 
 
 def trace(strace: str, url: str, path: Path, *options: str) -> list[Call]:
-    """The writes and syncs of a committer, in the order in which they were started."""
+    """The writes and syncs of a committer, ordered by start."""
     calls = ",".join((*WRITES, *SYNCS))
     tracing = [strace, "-f", "-y", "-s", "100000", "-e", f"trace={calls}", "-o", str(path)]
-    child = [sys.executable, "-m", "tests.safety.committer", url, "c", *options]
     subprocess.run(
-        [*tracing, *child],
+        [*tracing, *committer.command(url, "c", *options)],
         check=True,
         timeout=100,
         cwd=ROOT,
@@ -88,7 +86,7 @@ def parsed(lines: list[str]) -> list[Call]:
 
 
 class Trace:
-    """What the trace says about the log and about acknowledgements."""
+    """The writes and syncs of the log, and the acknowledgements of commits by name."""
 
     def __init__(self, calls: list[Call], log: re.Pattern[str]) -> None:
         of_log = [call for call in calls if log.search(call.path)]
@@ -101,20 +99,23 @@ class Trace:
         }
 
     def is_durable(self, name: str) -> bool:
-        """Whether the log had the commit, and was synced after that, before the answer."""
+        """Whether the commit was written to the log and synced before it was acknowledged."""
         written = self._first_write(name)
         return self._is_synced(written, self.acks[name])
 
     def is_durable_to_the_last_write(self, name: str) -> bool:
-        """The same for all that was written to the log before the answer. For single threads."""
+        """Whether everything written to the log before the acknowledgement was synced.
+
+        For single-threaded committers only: another thread may write after the last sync.
+        """
         ack = self.acks[name]
         before = [call for call in self.writes if call.started < ack.started]
         return self._first_write(name) in before and self._is_synced(before[-1], ack)
 
     def _first_write(self, name: str) -> Call:
-        said = re.compile(re.escape(commit_message(name).split()[0]))
-        found = next((call for call in self.writes if said.search(call.text)), None)
-        assert found is not None, f"no write to the log tells of {name}"
+        part = re.compile(re.escape(committer.commit_message(name).split()[0]))
+        found = next((call for call in self.writes if part.search(call.text)), None)
+        assert found is not None, f"no write to the log holds {name}"
         return found
 
     def _is_synced(self, written: Call, ack: Call) -> bool:
@@ -127,35 +128,38 @@ class Trace:
         )
 
 
+def trace_one_thread(strace: str, url: str, directory: Path) -> Trace:
+    calls = trace(strace, url, directory / "trace", "--threads", "1", "--commits", "12")
+    traced = Trace(calls, LOGS[url.partition(":")[0]])
+    assert len(traced.acks) == 12
+    return traced
+
+
 @pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
 class TestDurable:
     def test_a_commit_is_synced_before_it_is_acknowledged(
         self, strace: str, scheme: str, tmp_path: Path
     ) -> None:
-        url = f"{scheme}:{tmp_path / 'store'}"
-        calls = trace(strace, url, tmp_path / "trace", "--threads", "1", "--commits", "12")
-        seen = Trace(calls, LOGS[scheme])
-        assert len(seen.acks) == 12
-        assert [name for name in seen.acks if not seen.is_durable_to_the_last_write(name)] == []
-        assert [name for name in seen.acks if not seen.is_durable(name)] == []
+        traced = trace_one_thread(strace, f"{scheme}:{tmp_path / 'store'}", tmp_path)
+        assert [name for name in traced.acks if not traced.is_durable_to_the_last_write(name)] == []
+        assert [name for name in traced.acks if not traced.is_durable(name)] == []
 
-    def test_without_sync_nothing_is(self, strace: str, scheme: str, tmp_path: Path) -> None:
-        """Who asked for it gets it; and the test above is able to fail."""
-        url = f"{scheme}:{tmp_path / 'store'}?sync=off"
-        calls = trace(strace, url, tmp_path / "trace", "--threads", "1", "--commits", "12")
-        seen = Trace(calls, LOGS[scheme])
-        assert len(seen.acks) == 12
-        assert [name for name in seen.acks if seen.is_durable(name)] == []
+    def test_without_sync_no_commit_is_synced(
+        self, strace: str, scheme: str, tmp_path: Path
+    ) -> None:
+        """`sync=off` has an effect, and the test above can fail."""
+        traced = trace_one_thread(strace, f"{scheme}:{tmp_path / 'store'}?sync=off", tmp_path)
+        assert [name for name in traced.acks if traced.is_durable(name)] == []
 
     @pytest.mark.parametrize("branches", [(), ("--each",)], ids=["one branch", "a branch each"])
-    def test_threads_share_a_sync_and_none_is_answered_before_it(
+    def test_threads_share_a_sync_and_none_is_acknowledged_before_it(
         self, strace: str, scheme: str, branches: tuple[str, ...], tmp_path: Path
     ) -> None:
         url = f"{scheme}:{tmp_path / 'store'}"
         options = ("--threads", "6", "--commits", "6", *branches)
-        seen = Trace(trace(strace, url, tmp_path / "trace", *options), LOGS[scheme])
-        assert len(seen.acks) == 36
-        assert [name for name in seen.acks if not seen.is_durable(name)] == []
+        traced = Trace(trace(strace, url, tmp_path / "trace", *options), LOGS[scheme])
+        assert len(traced.acks) == 36
+        assert [name for name in traced.acks if not traced.is_durable(name)] == []
         if not branches:
-            first = min(ack.started for ack in seen.acks.values())
-            assert len([sync for sync in seen.syncs if sync.started > first]) < 36
+            first = min(ack.started for ack in traced.acks.values())
+            assert len([sync for sync in traced.syncs if sync.started > first]) < 36

@@ -1,7 +1,7 @@
-"""Eight with small commits and one with large ones, all as fast as they can: nobody starves.
+"""Eight threads with small commits and one with large commits compete: no thread starves.
 
-Commits that race for a branch favour the small: while a large one is being prepared, small ones
-get in, and it has to start over. A lane is a queue, so each gets its turn.
+A race for a branch favours small commits: they arrive while a large commit is prepared, which then
+has to start over. A lane is a queue, so each commit gets its turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from tests.safety.sound import in_thread, key, put
+from tests.safety.history_checks import in_thread, key, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def committer(repo: Repository, me: str, puts: int, stop: Event) -> Callable[[], int]:
-    """Updates its own keys until it is told to stop; counts its commits."""
+    """A function that updates its own keys until `stop` is set, and counts its commits."""
     names = [f"{me}-{n}" for n in range(puts)]
     ids = repo.commit("main", [put(name) for name in names], me).added
 
@@ -52,15 +52,15 @@ def compete(url: str, seconds: float, record: Callable[[str, object], None]) -> 
         running = [in_thread(run) for run in (large, *small)]
         time.sleep(seconds)
         stop.set()
-        counts = [done.result(timeout=60) for done in running]  # A commit's timeout raises here.
+        counts = [future.result(timeout=60) for future in running]  # Raises if a commit timed out.
         assert sum(1 for _ in repo.history.hashes("main")) == sum(counts) + SMALL + 1
     average = sum(counts[1:]) / SMALL
     ratio = counts[0] / average
     record("large commits per small commit", round(ratio, 2))
-    print(f"\n{url.partition(':')[0]}: {counts[0]} large, {average:.0f} small each, {ratio:.2f}")  # noqa: T201 - the experiment's result.
+    print(f"\n{url.partition(':')[0]}: {counts[0]} large, {average:.0f} small each, {ratio:.2f}")  # noqa: T201 - The result of the experiment.
     assert min(counts) > 0
     assert ratio >= 0.5
-    assert min(counts[1:]) >= 0.5 * average, "not even the small ones are alike"
+    assert min(counts[1:]) >= 0.5 * average, "the threads with small commits differ too much"
 
 
 def test_a_large_commit_does_not_starve(

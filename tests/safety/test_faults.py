@@ -1,17 +1,17 @@
-"""A store that fails in every way it can: what was acknowledged is there, once and whole."""
+"""Stores that fail in every possible way: each acknowledged commit is stored once and whole."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import Struct, field
 
 from morag.backend.memory import MemoryBackend
-from morag.backend.sqlite import SQLiteBackend
+from morag.backend.sqlite.backend import SQLiteBackend
 from morag.config import Settings
 from morag.errors import (
     BadRequest,
@@ -25,11 +25,20 @@ from morag.errors import (
 )
 from morag.logic.retry import Retries
 from morag.model.meta import CommitMeta
-from morag.testing.faults import Dice, Fault, FaultyBackend, InjectedFault, Script
 from morag.versions.repository import Repository
 from morag.versions.tickets import Waiter
 from morag.versions.world import World
-from tests.safety.sound import (
+from tests.backend.faulty import Dice, Fault, FaultyBackend, InjectedFault
+from tests.safety.faulty_stores import (
+    NO_FAULTS,
+    QUICK,
+    BusyBackend,
+    OthersOnTop,
+    Store,
+    Time,
+    Upcoming,
+)
+from tests.safety.history_checks import (
     check_once,
     check_sound,
     found_names,
@@ -40,64 +49,41 @@ from tests.safety.sound import (
     put,
     table,
 )
+from tests.sampling import seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from morag.backend.base import Backend
     from morag.logic.retry import Attempt
-    from morag.model.listed import LogEntry
     from morag.model.operations import Put
+    from morag.model.results import LogEntry
 
-T = TypeVar("T")
-
-QUICK = Settings(
-    retry_sleep_lower_ms=0,
-    retry_sleep_upper_ms=1,
-    retry_sleep_max_ms=2,
-    max_incremental_index_bytes=400,  # Small, so that indexes spill and commits need many rows.
-    min_index_segment_bytes=200,
-    max_inlined_stripes=2,
-)
 THREADS, STEPS = 4, 12
-NO_FAULTS = Script({})
 CURRENT = [fault for fault in Fault if fault is not Fault.STALE]
 SEEDS = range(4)
-MANY_SEEDS = range(100, 200)
 
 
-class BusyBackend(FaultyBackend):
-    """Fails with the error that asks to be tried again; the outcome is as unknown as ever."""
-
-    error: type[ServiceUnavailable] = StoreBusy
-
-    def _do(self, fault: Fault | None, work: Callable[[], T]) -> T:
-        try:
-            return super()._do(fault, work)
-        except InjectedFault as failure:
-            raise self.error(str(failure)) from failure
-
-
-# Anything may fail at any time
+# Random faults
 
 
 class Tried(Struct):
-    """What one thread did to one branch, and what it was told."""
+    """The commits that one thread tried on one branch, and their outcomes."""
 
     keys: dict[str, set[str]] = field(default_factory=dict)
-    """By message, what the commit changes."""
+    """The keys that each commit changes, by message."""
     acknowledged: dict[str, str] = field(default_factory=dict)
     merges: set[str] = field(default_factory=set)
     newest: dict[str, int | None] = field(default_factory=dict)
-    """By key, the number that its content must have; None if only the store knows."""
+    """The number in each key's content; None if the outcome of its last commit is unknown."""
 
 
 class Worker:
-    """Commits, merges, creates, assigns and drops references. Its keys and names are its own.
+    """Commits, merges, and creates, assigns and drops references, with keys and names of its own.
 
-    So it knows what must become of each, but for those where an error left it in the dark. While
-    refs can be stale, it may also be told that something is there, or not, when it is not, or is.
+    It therefore knows the state of each, unless an error left an outcome unknown. If refs can be
+    stale, the store may also report an existing reference as missing, or a missing one as present.
     """
 
     def __init__(self, repo: Repository, seed: int, number: int, stale: bool) -> None:
@@ -109,13 +95,13 @@ class Worker:
         self.tried = {"main": Tried(), "side": Tried()}
         self.names: dict[str, bool | None] = {f"{self._me}-{n}": False for n in range(3)}
         self.at: dict[str, str] = {}
-        """By name, the hash it was last known to be assigned to."""
+        """The hashes of assigned references by name, unless the outcome is unknown."""
 
     def run(self) -> None:
-        often = [self._create, self._name]
-        doing = [*often, *often, self._assign, self._update, self._merge, self._list]
+        frequent = [self._create, self._create_or_drop]
+        steps = [*frequent, *frequent, self._assign, self._update, self._merge, self._list]
         for step in range(STEPS):
-            self._random.choice(doing)(step)
+            self._random.choice(steps)(step)
 
     def _create(self, step: int) -> None:
         branch = self._random.choice(["main", "side"])
@@ -158,7 +144,7 @@ class Worker:
             assert result.resultant_target_hash is not None
             tried.acknowledged[message] = result.resultant_target_hash
 
-    def _name(self, step: int) -> None:
+    def _create_or_drop(self, step: int) -> None:
         name = self._random.choice(sorted(self.names))
         known = self.names[name]
         self.names[name] = None
@@ -197,15 +183,15 @@ class Worker:
             assert self._stale or self.names[name] is not False
 
     def _list(self, step: int) -> None:
-        """Meets the half done work of others, and mends it."""
+        """List references, which also repairs unfinished work of other threads."""
         with suppress(InjectedFault, ServiceUnavailable):
-            there = {reference.name for reference in self._repo.references.list()}
+            found = {reference.name for reference in self._repo.references.list()}
             for name, known in self.names.items():
-                assert self._stale or known is None or known == (name in there)
+                assert self._stale or known is None or known == (name in found)
 
 
 def work_and_check(
-    backend: FaultyBackend, under: Backend, seed: int, plan: Dice, stale: bool
+    backend: FaultyBackend, wrapped: Backend, seed: int, plan: Dice, stale: bool
 ) -> None:
     repo = Repository(backend, QUICK, World())
     repo.commit("main", [put("first")], "first")
@@ -219,7 +205,7 @@ def work_and_check(
 
     for worker in workers:
         assert {name: repo.references.get(name).hash for name in worker.at} == worker.at
-    for each in (repo, Repository(under, QUICK, World())):  # With a warm cache, and a cold one.
+    for each in (repo, Repository(wrapped, QUICK, World())):  # A warm cache, and a cold one.
         for branch in ("main", "side"):
             check_branch(each, branch, [worker.tried[branch] for worker in workers])
         check_names(each, {name: known for w in workers for name, known in w.names.items()})
@@ -244,49 +230,50 @@ def changed(entry: LogEntry) -> set[str]:
 
 
 def check_names(repo: Repository, names: dict[str, bool | None]) -> None:
-    there = found_names(repo, names)
-    assert {n for n, known in names.items() if known} <= there
-    assert not {n for n, known in names.items() if known is False} & there
+    found = found_names(repo, names)
+    assert {n for n, known in names.items() if known} <= found
+    assert not {n for n, known in names.items() if known is False} & found
     for name in names:
-        if name in there:
+        if name in found:
             repo.references.delete(name)
         repo.references.create_branch(name, "main")
         repo.references.delete(name)
-        if name in there:
+        if name in found:
             repo.references.create_branch(name, "main")
-    assert found_names(repo, names) == there
+    assert found_names(repo, names) == found
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
-@pytest.mark.parametrize("weak", [False, True], ids=["apply", "weak"])
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
-def test_what_was_acknowledged_is_there_once_and_whole(
-    faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
+def fail_at_random(
+    faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int, rate: float
 ) -> None:
-    memory = MemoryBackend()
-    plan = Dice(seed, rate=0.15, faults=faults)
-    backend = faulty(memory, NO_FAULTS, weak=weak, delay_seconds=0.0005)
-    work_and_check(backend, memory, seed, plan, Fault.STALE in faults)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", MANY_SEEDS)
-@pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
-@pytest.mark.parametrize("weak", [False, True], ids=["apply", "weak"])
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
-def test_what_was_acknowledged_is_there_once_and_whole_whatever_the_seed(
-    faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
-) -> None:
-    rate = Random(seed).choice([0.05, 0.1, 0.2, 0.4])
     memory = MemoryBackend()
     backend = faulty(memory, NO_FAULTS, weak=weak, delay_seconds=0.0005)
     plan = Dice(seed, rate, faults=faults)
     work_and_check(backend, memory, seed, plan, Fault.STALE in faults)
 
 
-@pytest.mark.parametrize("weak", [False, True], ids=["apply", "weak"])
-def test_the_same_over_sqlite(weak: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
+@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+def test_acknowledged_commits_are_stored_once_and_whole(
+    faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
+) -> None:
+    fail_at_random(faulty, weak, faults, seed, rate=0.15)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", seeds("fault seeds"))
+@pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
+@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+def test_acknowledged_commits_are_stored_once_and_whole_for_any_seed(
+    faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
+) -> None:
+    fail_at_random(faulty, weak, faults, seed, Random(seed).choice([0.05, 0.1, 0.2, 0.4]))
+
+
+def test_acknowledged_commits_are_stored_once_and_whole_in_sqlite(
+    weak: bool, tmp_path: Path
+) -> None:
     sqlite = SQLiteBackend(tmp_path / "morag.db", sync=False)
     backend = BusyBackend(sqlite, NO_FAULTS, weak=weak, delay_seconds=0.0005)
     work_and_check(backend, sqlite, 1, Dice(1, rate=0.15, faults=CURRENT), stale=False)
@@ -294,77 +281,6 @@ def test_the_same_over_sqlite(weak: bool, tmp_path: Path) -> None:
 
 
 # One fault at a time
-
-
-class Upcoming:
-    """The faults of the next calls, by method: None lets one pass."""
-
-    def __init__(self, faults: Mapping[str, Sequence[Fault | None]]) -> None:
-        self._faults = {method: list(upcoming) for method, upcoming in faults.items()}
-
-    def fault(self, method: str, call: int) -> Fault | None:
-        upcoming = self._faults.get(method)
-        return upcoming.pop(0) if upcoming else None
-
-    @property
-    def is_over(self) -> bool:
-        return not any(self._faults.values())
-
-
-class Time:
-    """Stands still but for sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.sleeps_ms: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.sleeps_ms.append(seconds * 1000)
-        self.now += seconds
-
-    def world(self) -> World:
-        return World(monotonic=lambda: self.now, sleep=self.sleep, random=Random(1))
-
-
-class Store:
-    """A memory store, seen through faults and directly."""
-
-    def __init__(
-        self, faulty: type[FaultyBackend], weak: bool, settings: Settings, world: World
-    ) -> None:
-        self.memory = MemoryBackend()
-        self.backend = faulty(self.memory, NO_FAULTS, weak=weak)
-        self.repo = Repository(self.backend, settings, world)
-        self.weak = weak
-        self._before = 0
-
-    @property
-    def swap(self) -> str:
-        """The method that makes a commit visible."""
-        return "swap_ref" if self.weak else "apply"
-
-    def other(self) -> Repository:
-        """Another server on the same store, without faults."""
-        return Repository(self.memory, QUICK, World())
-
-    def lose_a_race(self) -> None:
-        """Have the next commit start from a head that is no longer one."""
-        self.repo.commit("main", [put("first")], "first")
-        self.other().commit("main", [put("theirs")], "theirs")
-        self.backend.plan = Upcoming({"read_refs": [Fault.STALE]})
-        self._before = self.backend._calls[self.swap]
-
-    def swaps(self) -> int:
-        """How many there were since then."""
-        return self.backend._calls[self.swap] - self._before
-
-    def rows(self, kind: str) -> int:
-        return sum(1 for _ in self.memory.scan_rows("", frozenset({kind})))
-
-
-@pytest.fixture(params=[False, True], ids=["apply", "weak"])
-def weak(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.fixture
@@ -382,7 +298,7 @@ def either(request: pytest.FixtureRequest, weak: bool) -> Store:
     return Store(request.param, weak, QUICK, World())
 
 
-def test_a_lost_reply_is_no_failure(either: Store) -> None:
+def test_a_commit_whose_reply_is_lost_succeeds(either: Store) -> None:
     plan = either.backend.plan = Upcoming({either.swap: [Fault.AFTER]})
     result = either.repo.commit("main", [put("a")], "a")
     assert plan.is_over
@@ -390,26 +306,10 @@ def test_a_lost_reply_is_no_failure(either: Store) -> None:
     assert entry.meta.hash == result.hash
 
 
-class OthersOnTop:
-    """Loses the reply of a swap, and lets others commit before the caller looks again."""
-
-    def __init__(self, swap: str, others: Callable[[], None]) -> None:
-        self._swap = swap
-        self._others = others
-        self._lost = self._looked = False
-
-    def fault(self, method: str, call: int) -> Fault | None:
-        if method == self._swap and not self._lost:
-            self._lost = True
-            return Fault.AFTER
-        if method == "read_refs" and self._lost and not self._looked:
-            self._looked = True
-            self._others()
-        return None
-
-
 @pytest.mark.parametrize("others", [1, 19, 20, 21, 45])
-def test_a_lost_reply_is_no_failure_with_others_on_top(either: Store, others: int) -> None:
+def test_a_commit_whose_reply_is_lost_succeeds_with_other_commits_on_top(
+    either: Store, others: int
+) -> None:
     other = either.other()
 
     def commit() -> None:
@@ -423,7 +323,7 @@ def test_a_lost_reply_is_no_failure_with_others_on_top(either: Store, others: in
     assert [e.meta.message for e in log] == ["a", *(f"other-{n}" for n in range(others))]
 
 
-def test_a_commit_that_was_never_made_is_a_failure(faulty: Store) -> None:
+def test_a_commit_that_was_not_made_fails(faulty: Store) -> None:
     plan = faulty.backend.plan = Upcoming({faulty.swap: [Fault.BEFORE]})
     with pytest.raises(InjectedFault):
         faulty.repo.commit("main", [put("a")], "a")
@@ -433,9 +333,9 @@ def test_a_commit_that_was_never_made_is_a_failure(faulty: Store) -> None:
     assert messages(faulty.other(), "main") == ["a"]
 
 
-def test_a_batch_whose_reply_is_lost_is_found_as_a_whole(either: Store) -> None:
-    """Nobody looks for each commit; the last one stands for all of them."""
-    lane = either.repo._lanes.lane("main")
+def test_a_batch_whose_reply_is_lost_succeeds_as_a_whole(either: Store) -> None:
+    """Finding the last commit of the batch proves that all of them are stored."""
+    lane = either.repo._writers().lanes.lane("main")
     requests = [either.repo.commit_request("main", [put(f"{n}")], f"{n}") for n in range(5)]
     tickets = [Waiter(request) for request in requests]
     either.backend.plan = Upcoming({either.swap: [Fault.AFTER]})
@@ -445,8 +345,8 @@ def test_a_batch_whose_reply_is_lost_is_found_as_a_whole(either: Store) -> None:
     assert [entry.meta.hash for entry in check_sound(either.other(), "main")] == hashes
 
 
-def test_a_lost_reply_and_a_lost_look_make_no_second_commit(busy: Store) -> None:
-    """The retry meets its own commit on the branch, and must know it."""
+def test_a_lost_reply_and_a_failed_read_make_no_second_commit(busy: Store) -> None:
+    """The retry must recognise its own commit on the branch."""
     result = busy.repo.commit("main", [put("a")], "a")
     id = result.added[key("a")]
     plan = busy.backend.plan = Upcoming({busy.swap: [Fault.AFTER], "read_refs": [Fault.BEFORE]})
@@ -461,7 +361,7 @@ def test_a_lost_reply_and_a_lost_look_make_no_second_commit(busy: Store) -> None
     assert [entry.meta.hash for entry in log] == [result.hash, created.hash, updated.hash]
 
 
-def test_a_lost_reply_and_a_stale_look_make_no_second_commit(busy: Store) -> None:
+def test_a_lost_reply_and_a_stale_read_make_no_second_commit(busy: Store) -> None:
     id = busy.repo.commit("main", [put("a")], "a").added[key("a")]
     busy.backend.plan = Upcoming({busy.swap: [Fault.AFTER], "read_refs": [None, Fault.STALE]})
     updated = busy.repo.commit("main", [put("a", 7, id)], "b")
@@ -470,7 +370,7 @@ def test_a_lost_reply_and_a_stale_look_make_no_second_commit(busy: Store) -> Non
     assert log[-1].meta.hash == updated.hash
 
 
-def test_a_lost_race_is_tried_again(faulty: Store) -> None:
+def test_a_lost_race_is_retried(faulty: Store) -> None:
     faulty.lose_a_race()
     faulty.repo.commit("main", [put("ours")], "ours")
     assert faulty.swaps() == 2
@@ -480,22 +380,22 @@ def test_a_lost_race_is_tried_again(faulty: Store) -> None:
 
 @pytest.mark.parametrize("first", range(7))
 @pytest.mark.parametrize("many", [1, 2, 3, 4])
-def test_stale_names_bring_no_reference_back(faulty: Store, first: int, many: int) -> None:
-    """Whichever reads of a drop are stale, or of a look at the dropped name afterwards."""
+def test_stale_reads_restore_no_dropped_reference(faulty: Store, first: int, many: int) -> None:
+    """Any reads of the drop, or of a later lookup of the dropped name, may be stale."""
     stale = Upcoming({"read_refs": [None] * first + [Fault.STALE] * many})
-    told = (ReferenceNotFound, ReferenceConflict)
+    expected = (ReferenceNotFound, ReferenceConflict)
     faulty.repo.references.create_branch("a", None)
     faulty.backend.plan = stale
-    with suppress(*told):
+    with suppress(*expected):
         faulty.repo.references.delete("a")
         faulty.backend.plan = NO_FAULTS
         assert found_names(faulty.other(), ["a"]) == set()
     faulty.backend.plan = NO_FAULTS
-    with suppress(*told):
+    with suppress(*expected):
         faulty.repo.references.delete("a")
 
     faulty.backend.plan = Upcoming({"read_refs": [None] * first + [Fault.STALE] * many})
-    with suppress(*told):
+    with suppress(*expected):
         faulty.repo.references.get("a")
     faulty.backend.plan = NO_FAULTS
     assert found_names(faulty.other(), ["a"]) == set()
@@ -504,9 +404,7 @@ def test_stale_names_bring_no_reference_back(faulty: Store, first: int, many: in
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
-def test_a_start_that_was_cut_short_anywhere_is_finished_by_the_next(
-    weak: bool, fault: Fault
-) -> None:
+def test_a_failed_initialization_is_completed_by_the_next_start(weak: bool, fault: Fault) -> None:
     for step in count(1):
         memory = MemoryBackend()
         backend = FaultyBackend(memory, NthWrite(step, fault), weak=weak)
@@ -517,12 +415,12 @@ def test_a_start_that_was_cut_short_anywhere_is_finished_by_the_next(
         assert found_names(repo, ["main"]) == {"main"}
         assert repo.describe().default_branch_name == "main"
         if not backend.injected:
-            assert step > 4, "there are more steps than that"
+            assert step > 4, "initialization has at least four writes"
             break
 
 
 class NthWrite:
-    """Lets the n-th of all writes fail."""
+    """Makes the n-th write fail."""
 
     def __init__(self, number: int, fault: Fault) -> None:
         self._left, self._fault = number, fault
@@ -534,10 +432,10 @@ class NthWrite:
         return self._fault if self._left == 0 else None
 
 
-# Trying again, within bounds
+# Limits of retries
 
 
-def test_a_busy_store_is_tried_again_until_the_retries_are_used_up(weak: bool) -> None:
+def test_a_busy_store_is_retried_until_no_retries_are_left(weak: bool) -> None:
     time = Time()
     settings = Settings(commit_retries=6, commit_timeout_ms=86_400_000)
     store = Store(BusyBackend, weak, settings, time.world())
@@ -550,10 +448,10 @@ def test_a_busy_store_is_tried_again_until_the_retries_are_used_up(weak: bool) -
     for slept, (lower, upper) in zip(time.sleeps_ms, bounds, strict=True):
         assert lower <= slept <= upper
     assert log_of(store.other(), "main") == []
-    assert store.repo.commit("main", [put("a")], "a").hash  # And the lane is free again.
+    assert store.repo.commit("main", [put("a")], "a").hash  # The lane is free again.
 
 
-def test_a_busy_store_is_tried_again_until_the_time_is_up(weak: bool) -> None:
+def test_a_busy_store_is_retried_until_the_timeout(weak: bool) -> None:
     time = Time()
     store = Store(BusyBackend, weak, Settings(commit_timeout_ms=700), time.world())
     store.backend.plan = Dice(1, rate=1.0, methods=[store.swap], faults=[Fault.BEFORE])
@@ -563,7 +461,7 @@ def test_a_busy_store_is_tried_again_until_the_time_is_up(weak: bool) -> None:
     assert len(time.sleeps_ms) >= 5
 
 
-def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
+def test_pauses_are_random_and_grow_to_the_limit(weak: bool) -> None:
     time = Time()
     settings = Settings(
         commit_retries=40,
@@ -584,20 +482,20 @@ def test_pauses_differ_by_chance_and_grow_to_the_limit(weak: bool) -> None:
     assert time.sleeps_ms[-1] == pytest.approx(100)
 
 
-def test_who_may_have_been_heard_is_told_that_nobody_knows(weak: bool) -> None:
+def test_an_unknown_outcome_is_reported_as_unknown(weak: bool) -> None:
     store = Store(BusyBackend, weak, Settings(commit_retries=0), Time().world())
     store.backend.plan = Upcoming({store.swap: [Fault.AFTER], "read_refs": [None, Fault.BEFORE]})
-    with pytest.raises(StoreBusy, match="Nobody knows whether the change was made"):
+    with pytest.raises(StoreBusy, match="It is unknown whether the change was made"):
         store.repo.commit("main", [put("a")], "a")
     assert messages(store.other(), "main") == ["a"]
     store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
     with pytest.raises(StoreBusy) as refusal:
         store.repo.commit("main", [put("b")], "b")
-    assert "knows" not in str(refusal.value)
+    assert "It is unknown" not in str(refusal.value)
     assert messages(store.other(), "main") == ["a"]
 
 
-def test_who_waits_behind_a_busy_store_need_not_find_out_alone(weak: bool) -> None:
+def test_queued_requests_fail_together_when_the_store_stays_busy(weak: bool) -> None:
     settings = Settings(commit_retries=0, lane_batch=1)
     store = Store(BusyBackend, weak, settings, Time().world())
     requests = [store.repo.commit_request("main", [put(f"{n}")], f"{n}") for n in range(3)]
@@ -605,15 +503,15 @@ def test_who_waits_behind_a_busy_store_need_not_find_out_alone(weak: bool) -> No
     plan = store.backend.plan = Upcoming(
         {store.swap: [Fault.AFTER], "read_refs": [None, Fault.BEFORE]}
     )
-    lane = store.repo._lanes.lane("main")
+    lane = store.repo._writers().lanes.lane("main")
     assert lane.join(tickets)
     lane.drive(tickets[0])
     assert plan.is_over
-    told = [str(ticket.failure) for ticket in tickets]
-    assert ["Nothing was changed" in text for text in told] == [False, True, True]
-    assert ["Nobody knows" in text for text in told] == [True, False, False]
+    failures = [str(ticket.failure) for ticket in tickets]
+    assert ["Nothing was changed" in text for text in failures] == [False, True, True]
+    assert ["It is unknown" in text for text in failures] == [True, False, False]
     assert messages(store.other(), "main") == ["0"]
-    assert store.repo.commit("main", [put("a")], "a").hash  # And the lane is free again.
+    assert store.repo.commit("main", [put("a")], "a").hash  # The lane is free again.
 
 
 def attempts(time: Time, retries: int) -> Iterator[Attempt]:
@@ -621,7 +519,7 @@ def attempts(time: Time, retries: int) -> Iterator[Attempt]:
     return Retries(settings, world.monotonic, world.sleep, world.random).attempts("commit")
 
 
-def test_who_lost_a_race_tries_again_at_once_and_then_with_pauses() -> None:
+def test_a_lost_race_is_retried_at_once_and_then_with_pauses() -> None:
     time = Time()
     with pytest.raises(RetriesExhausted, match="after 3 retries"):
         for _ in attempts(time, 3):
@@ -630,33 +528,33 @@ def test_who_lost_a_race_tries_again_at_once_and_then_with_pauses() -> None:
 
 
 @pytest.mark.parametrize("busy", [StoreBusy("busy"), StoreThrottled("throttled")])
-def test_the_last_attempt_tells_why_it_failed(busy: StoreBusy) -> None:
-    for number, told in ((0, RetriesExhausted), (3, type(busy))):
-        with pytest.raises(told) as failure:
+def test_the_failure_of_the_last_attempt_is_raised(busy: StoreBusy) -> None:
+    for number, expected in ((0, RetriesExhausted), (3, type(busy))):
+        with pytest.raises(expected) as failure:
             for at, attempt in enumerate(attempts(Time(), 3)):
                 if at == number:
                     attempt.failure = busy
         assert (failure.value is busy) is (number == 3)
 
 
-def test_a_busy_store_that_recovers_is_no_failure(busy: Store) -> None:
+def test_a_commit_succeeds_when_a_busy_store_recovers(busy: Store) -> None:
     busy.backend.plan = Upcoming({busy.swap: [Fault.BEFORE] * 5})
     busy.repo.commit("main", [put("a")], "a")
     assert len(check_sound(busy.other(), "main")) == 1
 
 
-def test_a_name_is_committed_again_when_the_store_was_busy(busy: Store) -> None:
+def test_creating_a_branch_is_retried_when_the_store_is_busy(busy: Store) -> None:
     busy.backend.plan = Upcoming({busy.swap: [Fault.BEFORE] * 3})
     busy.repo.references.create_branch("b", "main")
     assert found_names(busy.other(), ["b"]) == {"b"}
 
 
-# Made-up content ids
+# Generated content ids
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.BETWEEN, Fault.AFTER])
 def test_a_retried_commit_keeps_its_content_ids(busy: Store, fault: Fault) -> None:
-    """Otherwise each try would leave another value behind, and claim another id."""
+    """With new ids, each attempt would leave another value and another claimed id behind."""
     method = "insert_rows" if busy.weak else "apply"
     plan = busy.backend.plan = Upcoming({method: [fault] * 3})
     result = busy.repo.commit("main", [put("a"), put("b")], "a")
@@ -666,7 +564,7 @@ def test_a_retried_commit_keeps_its_content_ids(busy: Store, fault: Fault) -> No
     assert {key: content.id for key, content in contents.items()} == result.added
 
 
-def test_a_commit_that_lost_its_race_keeps_its_content_ids(faulty: Store) -> None:
+def test_a_commit_that_lost_a_race_keeps_its_content_ids(faulty: Store) -> None:
     faulty.lose_a_race()
     values, claims = faulty.rows("v"), faulty.rows("u")
     result = faulty.repo.commit("main", [put("ours")], "ours")
@@ -676,7 +574,7 @@ def test_a_commit_that_lost_its_race_keeps_its_content_ids(faulty: Store) -> Non
 
 
 @pytest.mark.parametrize("collisions", [1, 2, 3])
-def test_a_content_id_that_is_taken_is_made_up_anew(weak: bool, collisions: int) -> None:
+def test_a_content_id_that_is_taken_is_generated_again(weak: bool, collisions: int) -> None:
     ids = iter([bytes(16), *[bytes(16)] * collisions, bytes([1]) * 16])
     store = Store(FaultyBackend, weak, QUICK, World(new_uuid=lambda: next(ids)))
     first = store.repo.commit("main", [put("a")], "a")

@@ -1,7 +1,7 @@
-"""A store that is not damaged is never refused, and has all that was acknowledged.
+"""A store that is not damaged is never refused, and holds all acknowledged commits.
 
-It may have been killed, copied, read by others, changed by programs that know nothing of Morag's
-notes, and all of that in turn.
+Its process may have been killed; the store may have been copied, read by other processes, and
+changed by programs that do not write Morag's note of what was synced, in any order.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import IO, TYPE_CHECKING, Final
 import pytest
 
 import morag
-from tests.safety.committer import commit_message
-from tests.safety.killed import committed
-from tests.safety.sound import ROOT, child_environment, put
+from tests.safety import committer
+from tests.safety.history_checks import ROOT, child_environment, put
+from tests.safety.killed_stores import committed
 from tests.safety.test_kill import run_and_kill
+from tests.sampling import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SCHEMES: Final = ["rocksdb", "sqlite"]
 LARGE: Final = ("--bytes", "300000")
-"""So large that some dozens fill one of RocksDB's memtables, and some a log of SQLite."""
+"""A few commits of this size fill a log of SQLite, a few dozen fill a memtable of RocksDB."""
 OPEN_AND_CLOSE: Final = """
 import sys, morag
 while True:
@@ -39,32 +40,26 @@ while True:
 
 
 class Writer:
-    """A process whose threads make so many large commits each."""
+    """A process whose threads each make a number of large commits."""
 
     def __init__(self, url: str, name: str, commits: int) -> None:
-        command = [sys.executable, "-m", "tests.safety.committer", url, name]
-        self._child = subprocess.Popen(
-            [*command, *LARGE, "--commits", str(commits)],
-            cwd=ROOT,
-            env=child_environment(),
-            stdout=subprocess.PIPE,
-        )
+        self._child = committer.start(url, name, *LARGE, "--commits", str(commits))
         self._done: list[str] = []
         assert self._out.readline() == b"ready\n"
         self._reading = Thread(target=self._read)
         self._reading.start()
 
     @property
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         return self._child.poll() is None
 
     @property
     def done(self) -> set[str]:
-        """What it has been told is committed, up to now."""
+        """The names of the commits that are acknowledged so far."""
         return set(self._done)
 
     def close(self) -> None:
-        """Let it finish."""
+        """Wait until the process has made all its commits."""
         assert self._child.wait(timeout=60) == 0
         self._reading.join()
         self._out.close()
@@ -82,7 +77,7 @@ class Writer:
 
 
 class Life:
-    """A store to which something happens again and again."""
+    """A store that lives through random events."""
 
     def __init__(self, scheme: str, directory: Path, seed: int) -> None:
         self._scheme, self._directory, self._random = scheme, directory, Random(seed)
@@ -92,30 +87,30 @@ class Life:
 
     @property
     def url(self) -> str:
-        """With another `sync` each time: a kill loses nothing either way."""
+        """The URL with a random `sync`: a kill of the process loses nothing with either value."""
         return f"{self._plain_url}?sync={self._random.choice(['on', 'off'])}"
 
-    def goes_on(self) -> None:
-        """One event, and a look at what is there after it."""
+    def run_event(self) -> None:
+        """Run one random event; after half of them, check that all acknowledged commits exist."""
         events: list[Callable[[], None]] = [
-            *(self._is_killed_under_load, self._is_killed_under_load, self._is_killed_as_it_opens),
-            *(self._is_copied, self._is_read_under_load, self._is_changed_by_others),
+            *(self._kill_under_load, self._kill_under_load, self._kill_during_open),
+            *(self._copy, self._read_under_load, self._change_without_note),
         ]
         event = self._random.choice(events)
         event()
         if self._random.random() < 0.5:
-            return  # The next event meets what this one left behind.
-        only_reads = bool(self.done) and self._random.random() < 0.3  # It makes no store.
-        there = messages_in(self.url, read_only=only_reads)
-        assert messages_of(self.done) <= there, event.__name__
+            return  # The next event starts from the state that this one left.
+        only_reads = bool(self.done) and self._random.random() < 0.3  # A reader creates no store.
+        found = messages_in(self.url, read_only=only_reads)
+        assert messages_of(self.done) <= found, event.__name__
 
-    def _is_killed_under_load(self) -> None:
+    def _kill_under_load(self) -> None:
         self._runs += 1
         options = self._random.choice([(), LARGE, LARGE])
         seconds = self._random.uniform(0, 0.8)
         self.done |= set(run_and_kill(self.url, f"r{self._runs}", seconds, *options).done)
 
-    def _is_killed_as_it_opens(self) -> None:
+    def _kill_during_open(self) -> None:
         child = subprocess.Popen(
             [sys.executable, "-c", OPEN_AND_CLOSE, self.url],
             cwd=ROOT,
@@ -127,7 +122,7 @@ class Life:
         _, errors = child.communicate()
         assert errors == b""
 
-    def _is_copied(self) -> None:
+    def _copy(self) -> None:
         self._moves += 1
         to = self._directory.with_name(f"moved-{self._moves}")
         keeps_times = self._random.choice([True, False])
@@ -136,16 +131,16 @@ class Life:
         shutil.rmtree(self._directory)
         self._directory = to
 
-    def _is_read_under_load(self) -> None:
+    def _read_under_load(self) -> None:
         self._runs += 1
         with closing(Writer(self.url, f"r{self._runs}", commits=25)) as writer:
-            while writer.is_at_work and self._random.random() < 0.9:
+            while writer.is_running and self._random.random() < 0.9:
                 self.done |= writer.done
                 assert messages_of(self.done) <= messages_in(self.url, read_only=True)
         self.done |= writer.done
 
-    def _is_changed_by_others(self) -> None:
-        """As Nessie or a user of SQLite does, who leaves the note of what was synced as it was."""
+    def _change_without_note(self) -> None:
+        """Commit and restore the old note of what was synced: Nessie and SQLite do not write it."""
         note = self._directory / "store" / "morag-synced"
         held = note.read_bytes() if note.exists() else None
         self._runs += 1
@@ -159,7 +154,7 @@ class Life:
 
 
 def messages_of(names: set[str]) -> set[str]:
-    return {commit_message(name) for name in names}
+    return {committer.commit_message(name) for name in names}
 
 
 def messages_in(url: str, *, read_only: bool) -> set[str]:
@@ -167,15 +162,16 @@ def messages_in(url: str, *, read_only: bool) -> set[str]:
         return {entry.meta.message for entry in repo.history.log("main")}
 
 
+@pytest.mark.parametrize("stores", [2, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_reader_beside_a_writer_sees_all_that_was_acknowledged(
-    scheme: str, tmp_path: Path
+    scheme: str, stores: int, tmp_path: Path
 ) -> None:
-    """Also when the writer flushes a log and deletes it while the reader opens the store."""
-    for number in range(8):
+    """This also holds while the writer flushes a log and deletes it."""
+    for number in range(stores):
         url = f"{scheme}:{tmp_path / f'store-{number}'}"
         with closing(Writer(url, "w", commits=25)) as writer:
-            while writer.is_at_work:
+            while writer.is_running:
                 done = messages_of(writer.done)
                 assert done <= messages_in(url, read_only=True)
         assert len(writer.done) >= 100
@@ -185,12 +181,12 @@ def test_a_reader_beside_a_writer_sees_all_that_was_acknowledged(
 def test_a_healthy_store_is_never_refused(scheme: str, tmp_path: Path) -> None:
     life = Life(scheme, tmp_path / "born", seed=3)
     for _ in range(8):
-        life.goes_on()
+        life.run_event()
 
 
 @pytest.mark.parametrize("way", ["backup", "vacuum"])
-def test_a_backup_of_an_open_sqlite_store_is_a_store(way: str, tmp_path: Path) -> None:
-    """As docs/stores.md describes it."""
+def test_a_backup_of_an_open_sqlite_store_opens(way: str, tmp_path: Path) -> None:
+    """Both ways of docs/stores.md."""
     copy = tmp_path / "copy.db"
     with morag.open(f"sqlite:{tmp_path / 'store.db'}") as repo:
         repo.commit("main", [put("a")], "first")
@@ -205,12 +201,12 @@ def test_a_backup_of_an_open_sqlite_store_is_a_store(way: str, tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("seed", seeds("store life seeds"))
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_healthy_store_is_never_refused_in_a_long_life(
     scheme: str, seed: int, tmp_path: Path
 ) -> None:
     life = Life(scheme, tmp_path / "born", seed)
     for _ in range(40):
-        life.goes_on()
-    assert len(life.done) > 200, "too little was done to prove anything"
+        life.run_event()
+    assert len(life.done) > 200, "too few commits to prove anything"

@@ -1,4 +1,4 @@
-"""Lanes: first come, first served; one write for many; one failure is one failure."""
+"""Lanes: commits in order of arrival, one write per batch, and failures of single requests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import morag
 from morag.backend.memory import MemoryBackend
 from morag.config import Settings
 from morag.errors import BadRequest, ReferenceConflict, ReferenceNotFound, ServiceUnavailable
+from morag.format.objects import Index
 from morag.logic.reflog import RefOperation
 from morag.model.content import IcebergTable
 from morag.model.keys import ContentKey
 from morag.model.merging import MergeOptions
 from morag.model.operations import Delete, Put
 from morag.persist.cache import ObjectCache
-from morag.persist.objects import Index
 from morag.persist.persist import ObjectMissing, Persist
-from morag.testing.counting import CountingBackend
 from morag.versions.lanes import Lane
 from morag.versions.repository import Repository
-from morag.versions.tickets import Attempt, Ticket, Waiter
+from morag.versions.tickets import Proposal, Ticket, Waiter
 from morag.versions.world import World
-from tests import spawning
-from tests.safety.sound import check_sound, in_thread, in_threads, key, messages, put
+from tests import spawners
+from tests.backend.counting import CountingBackend
+from tests.safety.history_checks import check_sound, in_thread, in_threads, key, messages, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,21 +55,21 @@ def ticket(repo: Repository, message: str, *operations: Operation, branch: str =
 
 
 def run(repo: Repository, tickets: Sequence[Ticket], branch: str = "main") -> None:
-    """Have all of them wait in the lane, then drive it until the last is done."""
-    lane = repo._lanes.lane(branch)
+    """Queue all tickets in the lane, then drive it until the last one is done."""
+    lane = repo._writers().lanes.lane(branch)
     assert lane.join(tickets)
     lane.drive(tickets[-1])
 
 
-def test_who_comes_first_commits_first(repo: Repository) -> None:
-    """However they are cut into batches: 150 are three."""
+def test_requests_commit_in_order_of_arrival(repo: Repository) -> None:
+    """150 requests need three batches."""
     names = [f"{n:03}" for n in range(150)]
     run(repo, [ticket(repo, name) for name in names])
     assert messages(repo, "main") == names
 
 
-def test_who_joins_while_a_batch_is_written_comes_after_it(repo: Repository) -> None:
-    lane = repo._lanes.lane("main")
+def test_a_request_that_joins_during_a_write_is_in_the_next_batch(repo: Repository) -> None:
+    lane = repo._writers().lanes.lane("main")
     first, late = ticket(repo, "first"), ticket(repo, "late")
     assert lane.join([first])
     assert not lane.join([late])
@@ -102,7 +102,7 @@ def test_a_batch_is_no_larger_than_its_limit(repo: Repository, backend: Counting
     assert [move.commits for move in moves if move.operation == "COMMIT"] == [22, 64, 64]
 
 
-def test_a_conflict_fails_alone(repo: Repository) -> None:
+def test_a_conflict_fails_one_request(repo: Repository) -> None:
     repo.commit("main", [put("a")], "start")
     head = repo.references.get("main").hash
     tickets = [
@@ -126,9 +126,7 @@ def test_a_batch_of_conflicts_writes_nothing(repo: Repository, backend: Counting
     assert backend.counts["apply"] == 0
 
 
-def test_those_who_build_on_each_other_share_a_batch(
-    repo: Repository, backend: CountingBackend
-) -> None:
+def test_dependent_requests_share_a_batch(repo: Repository, backend: CountingBackend) -> None:
     run(repo, [ticket(repo, "there", put("a")), ticket(repo, "gone", Delete(key("a")))])
     assert backend.counts["apply"] == 1
     log = check_sound(repo, "main")
@@ -136,26 +134,38 @@ def test_those_who_build_on_each_other_share_a_batch(
     assert list(repo.contents.keys("main")) == []
 
 
-class MergeTicket(Waiter):
-    """The request of a merge is made inside `Repository.merge`; this one takes its place."""
+class Request:
+    branch = "main"
+    operation = RefOperation.COMMIT
+    who = ""
+    shares_batch = False
+    operations = 1
 
-    class _Request:
-        branch = "main"
-        operation = RefOperation.MERGE
-        who = ""
-        shares_batch = False
-        operations = 1
+    def propose(self, head: object) -> Proposal:
+        raise NotImplementedError
 
-        def __init__(self, inner: Any) -> None:
-            self.attempt, self.forget = inner.attempt, inner.forget
+    def forget(self, taken: object) -> None: ...
 
-    def __init__(self, inner: Waiter) -> None:
-        super().__init__(self._Request(inner.request))
+
+class MergeRequest(Request):
+    """A commit that claims to be a merge: `Repository.merge` makes its own request."""
+
+    operation = RefOperation.MERGE
+
+    def __init__(self, commit: Waiter) -> None:
+        self._commit: Any = commit.request
+
+    def propose(self, head: object) -> Proposal:
+        proposal: Proposal = self._commit.propose(head)
+        return proposal
+
+    def forget(self, taken: object) -> None:
+        self._commit.forget(taken)
 
 
 def test_a_merge_has_a_batch_to_itself(repo: Repository, backend: CountingBackend) -> None:
     tickets = [ticket(repo, f"{n}") for n in range(7)]
-    tickets[2], tickets[3] = MergeTicket(tickets[2]), MergeTicket(tickets[3])
+    tickets[2:4] = [Waiter(MergeRequest(ticket)) for ticket in tickets[2:4]]
     run(repo, tickets)
     moves = [m for m in repo.references.moves().items if m.operation != "CREATE_REFERENCE"][::-1]
     assert [(m.operation, m.commits) for m in moves] == [
@@ -168,29 +178,29 @@ def test_a_merge_has_a_batch_to_itself(repo: Repository, backend: CountingBacken
     assert backend.counts["apply"] == 4
 
 
-def test_a_real_merge_does_not_share(repo: Repository) -> None:
+def test_merges_and_transplants_do_not_share_a_batch(repo: Repository) -> None:
     repo.commit("main", [put("a")], "a")
     repo.references.create_branch("side", "main")
     repo.commit("side", [put("b")], "b")
-    lane = repo._lanes.lane("main")
-    seen: list[bool] = []
+    lane = repo._writers().lanes.lane("main")
+    shared: list[bool] = []
     joined = lane.join
 
     def spy(tickets: Sequence[Ticket]) -> bool:
-        seen.extend(ticket.request.shares_batch for ticket in tickets)
+        shared.extend(ticket.request.shares_batch for ticket in tickets)
         return joined(tickets)
 
     lane.join = spy  # type: ignore[method-assign]
     repo.merge("side", "main")
     repo.transplant([repo.references.get("side").hash], "main", conflicts_as_result=True)
     repo.commit("main", [put("c")], "c")
-    assert seen == [False, False, True]
+    assert shared == [False, False, True]
 
 
-def test_what_two_branches_prepare_stays_readable_until_both_are_done(
+def test_objects_staged_by_two_branches_stay_readable_until_both_are_done(
     backend: CountingBackend,
 ) -> None:
-    """Equal changes of equal branches make equal segments; one branch may give up first."""
+    """Equal changes on two branches make equal segments; one branch may abandon them first."""
     persist = Persist(backend, ObjectCache(1 << 20), Settings(), time_ns)
     shared, own = Index(b"\x02\x00"), Index(b"\x02\x01\x01a\x00\x01b")
     persist.stage([shared, own])
@@ -202,20 +212,7 @@ def test_what_two_branches_prepare_stays_readable_until_both_are_done(
         persist.fetch(Index, shared.id)
 
 
-# Drivers that die
-
-
-class Request:
-    branch = "main"
-    operation = RefOperation.COMMIT
-    who = ""
-    shares_batch = False
-    operations = 1
-
-    def attempt(self, head: object) -> Attempt:
-        raise NotImplementedError
-
-    def forget(self, taken: object) -> None: ...
+# Drivers that fail
 
 
 class Sharing(Request):
@@ -223,7 +220,7 @@ class Sharing(Request):
 
 
 class Writer:
-    """Fails for some batches, by number; settles all others. Holds the first one up if asked."""
+    """Fails for batches with the given numbers and settles all others, once `go` is set."""
 
     def __init__(self, failures: dict[int, BaseException]) -> None:
         self.batches = 0
@@ -241,16 +238,18 @@ class Writer:
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("driver"), KeyboardInterrupt(), SystemExit()])
-@pytest.mark.parametrize("dying", [[0], [3], [0, 1, 2], [7], list(range(8))])
-def test_a_driver_that_dies_hands_over(failure: BaseException, dying: list[int]) -> None:
-    """Each batch is one request here, so as many fail as batches do, and nobody waits forever."""
-    writer: Any = Writer(dict.fromkeys(dying, failure))
+@pytest.mark.parametrize("failing", [[0], [3], [0, 1, 2], [7], list(range(8))])
+def test_the_next_ticket_drives_after_a_driver_fails(
+    failure: BaseException, failing: list[int]
+) -> None:
+    """Each batch has one request, so one request fails per failing batch. None waits forever."""
+    writer: Any = Writer(dict.fromkeys(failing, failure))
     lane = Lane(writer, "main", 10)
 
     def run() -> str:
         try:
             return str(lane.run(Request()))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is what was planted.
+        except BaseException as error:  # noqa: BLE001 - The test compares its type.
             return type(error).__name__
 
     first = in_thread(run)
@@ -258,13 +257,13 @@ def test_a_driver_that_dies_hands_over(failure: BaseException, dying: list[int])
     others = [in_thread(run) for _ in range(7)]
     writer.go.set()
     results = Counter(future.result(timeout=10) for future in [first, *others])
-    assert results == Counter({type(failure).__name__: len(dying), "done": 8 - len(dying)})
+    assert results == Counter({type(failure).__name__: len(failing), "done": 8 - len(failing)})
     assert lane.run(Request()) == "done"
     assert writer.batches == 9
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit()])
-def test_an_interrupt_is_for_the_driver_alone(interrupt: BaseException) -> None:
+def test_an_interrupt_affects_the_driver_only(interrupt: BaseException) -> None:
     writer: Any = Writer({0: interrupt})
     writer.go.set()
     lane = Lane(writer, "main", 10)
@@ -283,20 +282,20 @@ def test_a_driver_that_is_interrupted_before_its_turn_leaves_the_queue() -> None
     writer: Any = Writer({})
     writer.go.set()
     lane = Lane(writer, "main", 10)
-    mine = Waiter(Request())
-    assert lane.join([mine])
+    waiter = Waiter(Request())
+    assert lane.join([waiter])
 
     def interrupted(batch: list[Ticket], most_operations: int) -> None:
         raise KeyboardInterrupt
 
-    taking, lane._take_batch = lane._take_batch, interrupted  # type: ignore[method-assign]
+    take_batch, lane._take_batch = lane._take_batch, interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        lane.drive(mine)
-    lane._take_batch = taking  # type: ignore[method-assign]
+        lane.drive(waiter)
+    lane._take_batch = take_batch  # type: ignore[method-assign]
     assert lane.run(Request()) == "done"
 
 
-def test_an_object_that_is_too_large_fails_its_own_request_alone() -> None:
+def test_an_object_that_is_too_large_fails_one_request() -> None:
     settings = Settings(max_object_bytes=20_000)
     with morag.open("memory:", settings) as repo:
         large = IcebergTable(
@@ -344,7 +343,7 @@ def test_a_failed_write_fails_its_batch_and_no_other(repo: Repository) -> None:
     assert messages(repo, "gone") == ["again"]
 
 
-def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None:
+def test_all_commits_of_many_threads_on_few_branches_succeed(repo: Repository) -> None:
     branches = [f"b{n}" for n in range(3)]
     for branch in branches:
         repo.references.create_branch(branch, None)
@@ -359,79 +358,79 @@ def test_many_threads_on_few_branches_all_come_through(repo: Repository) -> None
     assert sorted(everything) == sorted(f"{me}-{n}" for me in range(12) for n in range(15))
     for branch in branches:
         for me in range(12):
-            mine = [m for m in messages(repo, branch) if m.startswith(f"{me}-")]
-            assert mine == sorted(mine, key=lambda m: int(m.partition("-")[2]))
+            of_thread = [m for m in messages(repo, branch) if m.startswith(f"{me}-")]
+            assert of_thread == sorted(of_thread, key=lambda m: int(m.partition("-")[2]))
 
 
-# Without waiting
+# Callbacks
 
 
-def test_nobody_waits_for_a_commit_that_was_started(repo: Repository) -> None:
-    """All callers share one thread, which is free as soon as the lane is empty."""
-    works = spawning.Works()
+def test_starting_a_commit_does_not_wait(repo: Repository) -> None:
+    """All callers share one task, which ends as soon as the lane is empty."""
+    spawner = spawners.ManualSpawner()
     done: list[str] = []
     for n in range(100):
         request = repo.commit_request("main", [put(f"{n:03}")], f"{n:03}")
-        repo.start(request, works.spawn, lambda ticket: done.append(ticket.result().hash))
-    assert len(works.waiting) == 1, "one of them drives"
+        repo.start(request, spawner.spawn, lambda ticket: done.append(ticket.result().hash))
+    assert len(spawner.waiting) == 1, "only one caller drives the lane"
     assert done == []
-    while works.waiting:
-        works.run_one()
+    while spawner.waiting:
+        spawner.run_one()
     assert len(done) == 100
     assert messages(repo, "main") == [f"{n:03}" for n in range(100)]
 
 
-def test_who_waits_in_a_thread_and_who_is_called_back_share_a_lane(repo: Repository) -> None:
+def test_waiting_threads_and_callbacks_share_a_lane(repo: Repository) -> None:
     called = Counter[str]()
-    everybody = Event()
+    all_called = Event()
 
-    def told(ticket: Ticket) -> None:
+    def count(ticket: Ticket) -> None:
         called[ticket.result().hash] += 1
         if len(called) == 50:
-            everybody.set()
+            all_called.set()
 
     def both(n: int) -> None:
         request = repo.commit_request("main", [put(f"a{n}")], f"a{n}")
-        repo.start(request, spawning.in_thread, told)
+        repo.start(request, spawners.in_thread, count)
         repo.commit("main", [put(f"w{n}")], f"w{n}")
 
     in_threads([partial(both, n) for n in range(50)])
-    assert everybody.wait(20)
+    assert all_called.wait(20)
     assert set(called.values()) == {1}
     assert Counter(messages(repo, "main")).total() == 100
 
 
-def test_a_failure_is_told_to_the_one_who_is_called_back(repo: Repository) -> None:
+def test_a_callback_receives_the_failure(repo: Repository) -> None:
     failures: list[BaseException | None] = []
     request = repo.commit_request("main", [Delete(key("nope"))], "fails")
-    repo.start(request, spawning.at_once, lambda ticket: failures.append(ticket.failure))
+    repo.start(request, spawners.at_once, lambda ticket: failures.append(ticket.failure))
     assert [type(failure) for failure in failures] == [ReferenceConflict]
 
 
 def test_a_driver_that_must_be_brief_leaves_a_large_commit_to_its_own_driver(
     repo: Repository,
 ) -> None:
-    works = spawning.Works()
+    spawner = spawners.ManualSpawner()
     sizes = (1, 100, 100, 500, 2)
     for n, size in enumerate(sizes):
         puts = [put(f"{n}-{i}") for i in range(size)]
         request = repo.commit_request("main", puts, f"{n}")
-        repo.start(request, works.spawn, lambda ticket: ticket.result())
-    told = []
-    while works.waiting:
-        works.run_one()
-        told.append(len(messages(repo, "main")))
-    assert told == [2, 3, 5], "the large one may take along what follows it"
-    assert works.were_brief == [True, True, False]
+        repo.start(request, spawner.spawn, lambda ticket: ticket.result())
+    lengths = []
+    while spawner.waiting:
+        spawner.run_one()
+        lengths.append(len(messages(repo, "main")))
+    assert lengths == [2, 3, 5], "the driver of a large commit also takes the commits behind it"
+    assert spawner.were_brief == [True, True, False]
     assert messages(repo, "main") == [f"{n}" for n in range(len(sizes))]
 
 
 def test_a_merge_is_never_brief(repo: Repository) -> None:
     repo.references.create_branch("dev", "main")
     repo.commit("dev", [put("a")], "a")
-    works = spawning.Works()
+    spawner = spawners.ManualSpawner()
     request = repo.merge_request("dev", "main", MergeOptions())
-    repo.start(request, works.spawn, lambda ticket: ticket.result())
-    assert works.were_brief == [False]
-    works.run_one()
-    assert not works.waiting
+    repo.start(request, spawner.spawn, lambda ticket: ticket.result())
+    assert spawner.were_brief == [False]
+    spawner.run_one()
+    assert not spawner.waiting

@@ -1,4 +1,4 @@
-"""Creating, assigning and dropping references while replies get lost: done is done, told once."""
+"""Creates, assigns and drops of references with lost replies: each is done and logged once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.errors import ReferenceConflict, ReferenceNotFound, StoreCannotWrite
-from morag.testing.faults import Fault, FaultyBackend, InjectedFault
 from morag.versions.world import World
-from tests.safety.sound import found_names, in_thread, put
-from tests.safety.test_faults import (
+from tests.backend.faulty import Fault, FaultyBackend, InjectedFault
+from tests.safety.faulty_stores import (
     NO_FAULTS,
     QUICK,
+    BeforeSwap,
     BusyBackend,
     OthersOnTop,
     Store,
     Time,
     Upcoming,
 )
+from tests.safety.history_checks import found_names, in_thread, put
 
 if TYPE_CHECKING:
     from morag.versions.repository import Repository
@@ -29,14 +30,9 @@ if TYPE_CHECKING:
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
 
 
-@pytest.fixture(params=[False, True], ids=["apply", "weak"])
-def weak(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture(params=[FaultyBackend, BusyBackend])
 def store(request: pytest.FixtureRequest, weak: bool) -> Store:
-    """With a branch `dev` that is one commit behind `main`."""
+    """A store with a branch `dev` that is one commit behind `main`."""
     store = Store(request.param, weak, QUICK, World())
     store.repo.commit("main", [put("a")], "a")
     store.repo.references.create_branch("dev", "main")
@@ -44,8 +40,8 @@ def store(request: pytest.FixtureRequest, weak: bool) -> Store:
     return store
 
 
-def lines(repo: Repository, name: str, operation: str) -> list[str]:
-    """Who did it, each time that it was done."""
+def authors(repo: Repository, name: str, operation: str) -> list[str]:
+    """The authors of an operation on a reference, one for each line of the ref-log."""
     return [
         move.who
         for move in repo.references.moves().items
@@ -54,16 +50,16 @@ def lines(repo: Repository, name: str, operation: str) -> list[str]:
 
 
 @pytest.mark.parametrize("fault", LOST)
-def test_an_assign_whose_reply_is_lost_is_done(store: Store, fault: Fault) -> None:
+def test_an_assign_whose_reply_is_lost_succeeds(store: Store, fault: Fault) -> None:
     plan = store.backend.plan = Upcoming({store.swap: [fault]})
     hash = store.repo.references.assign("dev", "main", who="ann").hash
     assert plan.is_over
     assert store.other().references.get("dev").hash == hash
     if fault is Fault.AFTER or not store.weak:
-        assert lines(store.other(), "dev", "ASSIGN") == ["ann"]
+        assert authors(store.other(), "dev", "ASSIGN") == ["ann"]
 
 
-def test_an_assign_whose_reply_is_lost_is_done_with_others_on_top(store: Store) -> None:
+def test_an_assign_whose_reply_is_lost_succeeds_with_other_commits_on_top(store: Store) -> None:
     other = store.other()
     main = store.repo.references.get("main").hash
 
@@ -75,127 +71,105 @@ def test_an_assign_whose_reply_is_lost_is_done_with_others_on_top(store: Store) 
     assert [entry.meta.message for entry in other.history.log("dev")] == ["c", "b", "a"]
 
 
-def test_an_assign_that_lost_is_no_success(store: Store) -> None:
+def test_an_assign_that_lost_a_race_fails(store: Store) -> None:
     other = store.other()
-
-    class Rival:
-        def fault(self, method: str, call: int) -> Fault | None:
-            if method == store.swap:
-                store.backend.plan = NO_FAULTS
-                other.commit("dev", [put("c")], "c")
-            return None
-
-    store.backend.plan = Rival()
+    store.backend.plan = BeforeSwap(store, lambda: other.commit("dev", [put("c")], "c"))
     with pytest.raises(ReferenceConflict):
         store.repo.references.assign("dev", "main")
-    assert lines(other, "dev", "ASSIGN") == []
+    assert authors(other, "dev", "ASSIGN") == []
 
 
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("passed", range(3))
-def test_a_drop_whose_reply_is_lost_is_done(store: Store, fault: Fault, passed: int) -> None:
-    """Of marking the row, of the commit, or of removing the row."""
+def test_a_drop_whose_reply_is_lost_succeeds(store: Store, fault: Fault, passed: int) -> None:
+    """The reply is lost of marking the row, of the commit, or of removing the row."""
     swaps = [*[None] * passed, fault]
     if store.weak:
         plan = Upcoming({"swap_ref": swaps})
-    else:  # The row is removed by a mere swap.
+    else:  # A plain swap removes the row.
         plan = Upcoming({"swap_ref": [fault]} if passed == 2 else {"apply": swaps})
     store.backend.plan = plan
     store.repo.references.delete("dev", who="ann")
     assert plan.is_over
     assert found_names(store.other(), ["dev"]) == set()
     if fault is Fault.AFTER or not store.weak:
-        assert lines(store.other(), "dev", "DELETE") == ["ann"]
+        assert authors(store.other(), "dev", "DELETE") == ["ann"]
 
 
-def test_a_drop_that_another_finished_is_done(store: Store) -> None:
+def test_a_drop_that_another_server_finished_succeeds(store: Store) -> None:
     other = store.other()
 
-    def look() -> None:
+    def finish_and_create() -> None:
         with suppress(ReferenceNotFound):
             other.references.get("dev")
         other.references.create_branch("dev", "main")
 
-    store.backend.plan = OthersOnTop(store.swap, look)
+    store.backend.plan = OthersOnTop(store.swap, finish_and_create)
     store.repo.references.delete("dev")
-    assert found_names(other, ["dev"]) == {"dev"}  # The younger one.
+    assert found_names(other, ["dev"]) == {"dev"}  # The one created after the drop.
 
 
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("passed", range(2))
-def test_a_create_whose_reply_is_lost_is_done(store: Store, fault: Fault, passed: int) -> None:
-    """Of the commit, or of inserting the row."""
+def test_a_create_whose_reply_is_lost_succeeds(store: Store, fault: Fault, passed: int) -> None:
+    """The reply is lost of the commit, or of inserting the row."""
     plan = store.backend.plan = Upcoming({store.swap: [*[None] * passed, fault]})
     store.repo.references.create_branch("new", "main", who="ann")
     assert plan.is_over
     assert found_names(store.other(), ["new"]) == {"new"}
-    assert lines(store.other(), "new", "CREATE") == ["ann"]
+    assert authors(store.other(), "new", "CREATE") == ["ann"]
 
 
-def swap_then(store: Store, look: Fault) -> Upcoming:
-    """Lose the reply of the commit of a name, and then the look for it."""
+def check_recognised(store: Store, read: Fault) -> None:
+    """Create a branch; lose the reply of its commit, then fail the read that looks for it."""
     store.backend.plan = NO_FAULTS
     reads = store.backend._calls["read_refs"]
     store.repo.references.create_branch("counted", "main")
     before = store.backend._calls["read_refs"] - reads
     lost = Fault.AFTER if type(store.backend) is BusyBackend else Fault.FALSE_AFTER
-    # When all is well, the last read is that of the names after the row was inserted. If the reply
-    # is lost, the look comes before it.
-    return Upcoming({store.swap: [lost], "read_refs": [*[None] * (before - 1), look]})
-
-
-def test_a_create_knows_its_own_commit_after_a_stale_look(store: Store) -> None:
-    plan = store.backend.plan = swap_then(store, Fault.STALE)
+    # Without faults, the last read is that of the names after the row was inserted. If the reply
+    # is lost, the read that looks for the commit comes before it.
+    plan = Upcoming({store.swap: [lost], "read_refs": [*[None] * (before - 1), read]})
+    store.backend.plan = plan
     store.repo.references.create_branch("new", "main")
     assert plan.is_over
     assert found_names(store.other(), ["new"]) == {"new"}
 
 
-def test_a_create_knows_its_own_commit_after_a_lost_look(weak: bool) -> None:
-    store = Store(BusyBackend, weak, QUICK, World())
-    plan = store.backend.plan = swap_then(store, Fault.BEFORE)
-    store.repo.references.create_branch("new", "main")
-    assert plan.is_over
-    assert found_names(store.other(), ["new"]) == {"new"}
+def test_a_create_recognises_its_own_commit_after_a_stale_read(store: Store) -> None:
+    check_recognised(store, Fault.STALE)
 
 
-def test_a_create_that_was_cut_short_is_in_the_log_once(weak: bool) -> None:
+def test_a_create_recognises_its_own_commit_after_a_failed_read(weak: bool) -> None:
+    check_recognised(Store(BusyBackend, weak, QUICK, World()), Fault.BEFORE)
+
+
+def test_an_interrupted_create_is_in_the_ref_log_once(weak: bool) -> None:
     store = Store(FaultyBackend, weak, QUICK, World())
     store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
     with pytest.raises(InjectedFault):
         store.repo.references.create_branch("new", "main", who="ann")
-    assert lines(store.other(), "new", "CREATE") == []
+    assert authors(store.other(), "new", "CREATE") == []
     assert found_names(store.other(), ["new"]) == {"new"}
-    assert lines(store.other(), "new", "CREATE") == [""]
+    assert authors(store.other(), "new", "CREATE") == [""]
 
 
-def test_a_create_that_a_reader_mended_is_in_the_log_once(store: Store) -> None:
+def test_a_create_that_a_reader_repaired_is_in_the_ref_log_once(store: Store) -> None:
     other = store.other()
-
-    class Mending:
-        swaps = 0
-
-        def fault(self, method: str, call: int) -> Fault | None:
-            self.swaps += method == store.swap
-            if self.swaps == 2:
-                store.backend.plan = NO_FAULTS
-                other.references.get("new")
-            return None
-
-    store.backend.plan = Mending()
+    store.backend.plan = BeforeSwap(store, lambda: other.references.get("new"), swap=2)
     store.repo.references.create_branch("new", "main", who="ann")
-    assert len(lines(other, "new", "CREATE")) == 1
+    assert len(authors(other, "new", "CREATE")) == 1
 
 
 class DroppedBeforeInsert:
-    """Lets the other server drop a reference just before a reader inserts its missing row.
+    """Has another server drop a reference just before a reader inserts its missing row.
 
-    `insert` becomes of the insert, and `upcoming` of the calls after it.
+    `insert` is the fault of that insert, and `upcoming` holds the faults of the calls after it.
     """
 
     def __init__(self, store: Store, insert: Fault | None, upcoming: Upcoming) -> None:
         self._store, self._insert, self._upcoming = store, insert, upcoming
-        # Without `apply`, the first swap only makes sure that the names are current.
+        # Without `apply`, the first swap only verifies that the names are current.
         self._passed = 1 if store.weak else 0
 
     def fault(self, method: str, call: int) -> Fault | None:
@@ -221,13 +195,13 @@ FAILURES: list[dict[str, list[Fault | None]]] = [
 
 @pytest.mark.parametrize("insert", [None, Fault.AFTER, Fault.FALSE_AFTER])
 @pytest.mark.parametrize("failures", FAILURES, ids=str)
-def test_a_dropped_reference_stays_dropped_though_a_reader_mends_it_late(
+def test_a_dropped_reference_stays_dropped_when_a_reader_repairs_it_late(
     weak: bool, failures: dict[str, list[Fault | None]], insert: Fault | None
 ) -> None:
     store = Store(FaultyBackend, weak, QUICK, World())
     store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
     with pytest.raises(InjectedFault):
-        store.repo.references.create_branch("new", "main")  # Its name is there, its row is not.
+        store.repo.references.create_branch("new", "main")  # The name is stored, the row is not.
     upcoming = Upcoming(failures)
     store.backend.plan = DroppedBeforeInsert(store, insert, upcoming)
     with suppress(InjectedFault, ReferenceNotFound):
@@ -237,7 +211,7 @@ def test_a_dropped_reference_stays_dropped_though_a_reader_mends_it_late(
 
 
 class FullBackend(BusyBackend):
-    """Fails with the error that says that nothing was written, and will not be."""
+    """Fails with the error of a store that wrote nothing and cannot write."""
 
     error = StoreCannotWrite
 
@@ -251,7 +225,7 @@ def test_a_full_disk_ends_a_create_at_once(weak: bool) -> None:
     assert time.sleeps_ms == []
 
 
-def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:
+def test_a_create_that_waits_for_a_drop_takes_effect_after_it(store: Store) -> None:
     dropping, waiting = Event(), Event()
 
     def sleep(_: float) -> None:
@@ -263,7 +237,7 @@ def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:
     drop = in_thread(lambda: store.repo.references.delete("dev"))
     assert dropping.wait(10)
     create = in_thread(lambda: store.repo.references.create_branch("dev", "main"))
-    time.sleep(0.05)  # Let it come to the lock.
+    time.sleep(0.05)  # Let the create reach the lock.
     dropped_before = store.repo._persist.now_micros()
     waiting.set()
     drop.result(10)
@@ -275,6 +249,6 @@ def test_a_create_that_waits_for_a_drop_is_younger(store: Store) -> None:
     assert newest.operation == "CREATE_REFERENCE"
 
 
-def test_a_missing_reference_is_called_by_its_short_name(store: Store) -> None:
+def test_the_error_for_a_missing_reference_has_its_short_name(store: Store) -> None:
     with pytest.raises(ReferenceNotFound, match=r"^Named reference 'nope' not found$"):
         store.repo.references.note("nope")

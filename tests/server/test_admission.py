@@ -1,4 +1,4 @@
-"""Web pages of other origins cannot write, and a local server answers to local names only."""
+"""Web pages of other origins cannot write, and a local server accepts only local host names."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from morag.config import ServerSettings
 from morag.errors import Forbidden
 from morag.server.admission import Admission
-from tests.server.talking import GET_MAIN, read_answer
-from tests.serving import Served
+from tests.server.raw_http import GET_MAIN, read_answer
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,13 +68,13 @@ def test_a_page_of_another_origin_cannot_write(server: Served, headers: dict[str
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_whatever_is_not_only_read_is_refused(server: Served, method: str) -> None:
+def test_every_method_that_may_write_is_refused(server: Served, method: str) -> None:
     headers = {"Origin": "https://evil.example.com"}
     answer = server.ask(method, f"/api/v2/trees/main@{EMPTY}", BRANCH, JSON | headers)
-    told = json.loads(answer.body)
-    assert (answer.status, told["status"], told["errorCode"]) == (403, 403, "FORBIDDEN")
-    assert "'https://evil.example.com' may not change this catalog" in told["message"]
-    assert "cors_origins" in told["message"]
+    error = json.loads(answer.body)
+    assert (answer.status, error["status"], error["errorCode"]) == (403, 403, "FORBIDDEN")
+    assert "'https://evil.example.com' may not change this catalog" in error["message"]
+    assert "cors_origins" in error["message"]
     assert exists(server, "main")
 
 
@@ -84,7 +84,7 @@ def test_programs_and_the_servers_own_pages_can_write(server: Served, number: in
 
 
 @pytest.mark.parametrize("headers", FOREIGN, ids=str)
-def test_reads_are_answered_and_kept_from_the_page_by_its_browser(
+def test_reads_are_answered_but_hidden_from_the_page_by_the_browser(
     server: Served, headers: dict[str, str]
 ) -> None:
     for method in ("GET", "HEAD", "OPTIONS"):
@@ -101,7 +101,7 @@ def test_a_foreign_write_is_refused_before_its_body_is_sent(server: Served) -> N
         assert client.recv(1) == b""
 
 
-def test_an_offer_to_speak_http_2_changes_nothing(server: Served) -> None:
+def test_an_upgrade_to_http_2_changes_nothing(server: Served) -> None:
     offer = {"Connection": "Upgrade", "Upgrade": "h2c"}
     assert create(server, "foreign", {"Origin": "null", **offer}) == 403
     assert create(server, "upgrading", offer) == 200
@@ -123,7 +123,7 @@ def test_all_pages_can_write_if_all_are_listed(tmp_path: Path) -> None:
             assert create(server, f"any{number}", headers) == 200
 
 
-def test_where_morag_itself_speaks_tls_its_pages_do_too() -> None:
+def test_with_tls_the_servers_own_origin_is_https() -> None:
     admission = Admission(ServerSettings(tls_cert="cert.pem"), loopback_only=True)
     local = (b"host", b"localhost")
     admission.check("POST", b"/", [local, (b"origin", b"https://localhost")])
@@ -154,19 +154,19 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("name", LOCAL)
-def test_a_local_server_answers_to_local_names(server: Served, name: str) -> None:
+def test_a_local_server_accepts_local_names(server: Served, name: str) -> None:
     assert server.exchange(host(name)).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("path", [b"/api/v2/trees/main", b"/health/live", b"/docs", b"/nope"])
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_local_server_answers_to_no_other_name(server: Served, name: str, path: bytes) -> None:
-    heard = server.exchange(host(name).replace(b"/api/v2/trees/main", path))
-    assert heard.startswith(b"HTTP/1.1 403")
-    told = json.loads(heard.partition(b"\r\n\r\n")[2])
-    assert told["errorCode"] == "FORBIDDEN"
-    assert f"not to the host '{name}'" in told["message"]
-    assert "allowed_hosts" in told["message"]
+def test_a_local_server_refuses_other_names(server: Served, name: str, path: bytes) -> None:
+    answer = server.exchange(host(name).replace(b"/api/v2/trees/main", path))
+    assert answer.startswith(b"HTTP/1.1 403")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert error["errorCode"] == "FORBIDDEN"
+    assert f"not '{name.removesuffix(':19120')}'; add it" in error["message"]
+    assert "allowed_hosts" in error["message"]
 
 
 def test_the_host_in_the_target_counts_instead_of_the_header(server: Served) -> None:
@@ -178,11 +178,11 @@ def test_the_host_in_the_target_counts_instead_of_the_header(server: Served) -> 
         assert int(server.exchange(sent.replace(b"1.1", b"1.0")).split()[1]) == status
 
 
-def test_a_probe_of_http_1_0_need_not_name_a_host(server: Served) -> None:
+def test_a_probe_of_http_1_0_may_omit_the_host(server: Served) -> None:
     assert server.exchange(b"GET /health/ready HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
-def test_allowed_hosts_names_others(tmp_path: Path) -> None:
+def test_allowed_hosts_are_accepted(tmp_path: Path) -> None:
     with Served(tmp_path, "--allowed-hosts", "lake.example.com,*.lake.internal") as server:
         for name in ("lake.example.com", "LAKE.example.com:80", "a.b.lake.internal", *LOCAL):
             assert server.exchange(host(name)).startswith(b"HTTP/1.1 200"), name
@@ -202,15 +202,30 @@ def check_hosts(allowed: tuple[str, ...], loopback_only: bool, accepted: dict[st
                 admission.check("GET", b"/", headers)
 
 
+@pytest.mark.parametrize("allowed", [(), ("lake.example.com",)], ids=str)
+@pytest.mark.parametrize("sent", [b"vm:19999", b"VM", b"[fd00::1]:19999"])
+def test_the_host_in_a_refusal_is_accepted_once_it_is_allowed(
+    allowed: tuple[str, ...], sent: bytes
+) -> None:
+    headers = [(b"host", sent)]
+    with pytest.raises(Forbidden, match="allowed_hosts") as raised:
+        Admission(ServerSettings(allowed_hosts=allowed), loopback_only=True).check(
+            "GET", b"/", headers
+        )
+    named = str(raised.value).split("'")[1]
+    settings = ServerSettings(allowed_hosts=(*allowed, named))
+    Admission(settings, loopback_only=True).check("GET", b"/", headers)
+
+
 def test_a_star_allows_every_name() -> None:
     check_hosts(("*",), True, dict.fromkeys((*LOCAL, *STRANGE), True))
 
 
-def test_a_server_that_others_reach_answers_to_every_name() -> None:
+def test_a_public_server_accepts_every_name() -> None:
     check_hosts((), False, dict.fromkeys((*LOCAL, *STRANGE), True))
 
 
-def test_a_server_that_others_reach_answers_to_addresses_and_its_names() -> None:
+def test_a_public_server_with_allowed_hosts_accepts_them_and_addresses() -> None:
     """Kubernetes probes a pod by its address, an image's health check by 127.0.0.1."""
     names = {"lake.example.com": True, "10.1.2.3:19120": True, "[fd00::1]:19120": True}
     refused = {"evil.example.com": False, "10.1.2.3.example.com": False}

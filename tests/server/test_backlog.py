@@ -1,4 +1,4 @@
-"""A client that sends more than its share at once: others have their turns in between."""
+"""A client that sends much at once does not hold up others, which get their turns in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from morag.api.http import Response
 from morag.server.backlog import Backlog
-from tests.server.test_failing import GET, LAST, carried, post
+from tests.server.edge_on_socket import GET, LAST, post, serving
 
 if TYPE_CHECKING:
     import pytest
@@ -27,14 +27,14 @@ def connected(port: int, address: str) -> socket.socket:
 
 
 async def read_all(client: socket.socket) -> bytes:
-    loop, heard = asyncio.get_running_loop(), b""
+    loop, received = asyncio.get_running_loop(), b""
     with client:
         while part := await asyncio.wait_for(loop.sock_recv(client, 1 << 16), 30):
-            heard += part
-    return heard
+            received += part
+    return received
 
 
-def test_another_client_does_not_wait_for_all_that_was_sent_at_once() -> None:
+def test_another_client_does_not_wait_for_many_requests_sent_at_once() -> None:
     before: list[int] = []
     answered = 0
 
@@ -46,23 +46,23 @@ def test_another_client_does_not_wait_for_all_that_was_sent_at_once() -> None:
         return Response(200, b"%d." % answered)
 
     async def scenario() -> bytes:
-        async with carried(answer) as server:
+        async with serving(answer) as server:
             greedy = [connected(server.port, "127.0.0.1") for _ in range(3)]
             other = connected(server.port, "127.0.0.2")
-            await asyncio.sleep(0.1)  # All of them are accepted.
+            await asyncio.sleep(0.1)  # Until the server has accepted all connections.
             for client in greedy:
                 client.sendall((MANY - 1) * GET + LAST)
             other.sendall(LAST.replace(b"/", b"/other", 1))
             await read_all(other)
             return b"".join([await read_all(client) for client in greedy])
 
-    heard = asyncio.run(scenario())
-    assert heard.count(b"HTTP/1.1 200") == heard.count(b"HTTP/1.1") == 3 * MANY
+    received = asyncio.run(scenario())
+    assert received.count(b"HTTP/1.1 200") == received.count(b"HTTP/1.1") == 3 * MANY
     assert before[0] < 100
 
 
 def test_a_body_in_small_chunks_arrives_whole() -> None:
-    """They are parsed in many shares, and so is the request that follows them."""
+    """The chunks are parsed in many shares, and so is the request that follows them."""
     bodies: list[bytes] = []
 
     def answer(request: Request) -> Response:
@@ -75,7 +75,7 @@ def test_a_body_in_small_chunks_arrives_whole() -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
 
     async def scenario() -> bytes:
-        async with carried(answer) as server:
+        async with serving(answer) as server:
             return await server.exchange(head + chunks + post(body))
 
     assert asyncio.run(scenario()).count(b"HTTP/1.1 200") == 2
@@ -83,7 +83,7 @@ def test_a_body_in_small_chunks_arrives_whole() -> None:
 
 
 class Sender:
-    """A connection with so many shares to handle."""
+    """A connection with `count` shares to handle."""
 
     def __init__(self, name: str, count: int, done: list[str]) -> None:
         self._name, self._left, self._done = name, count, done
@@ -93,7 +93,7 @@ class Sender:
         self._done.append(self._name)
         self._left -= 1
         if self._left < 0:
-            raise ValueError("it should not be asked any more")
+            raise ValueError("no share is left")
         return self._left > 0
 
     def hang_up(self) -> None:
@@ -119,7 +119,7 @@ def test_clients_take_turns_and_so_do_the_connections_of_each() -> None:
     assert done == ["a1", "b1", "a2", "b1", "a1", "a2"]
 
 
-def test_the_event_loop_goes_on_in_between() -> None:
+def test_the_event_loop_runs_between_shares() -> None:
     done: list[str] = []
 
     async def scenario() -> None:

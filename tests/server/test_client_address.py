@@ -1,4 +1,4 @@
-"""A client behind a proxy is known by its own address, and nobody can claim another one."""
+"""A client behind a proxy is known by its own address, and no client can claim another one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 from morag.api.http import Client
 from morag.server.client_address import ClientAddresses, client_at
-from tests.api.test_turns import Scene
+from tests.api.test_fair_queue import Scene
 
 PROXIES = ClientAddresses(("10.0.0.0/8", "2001:db8::/32", "192.0.2.7"))
 
 
-def test_without_trusted_proxies_nobody_is_believed() -> None:
+def test_without_trusted_proxies_forwarded_addresses_are_ignored() -> None:
     believed = ClientAddresses(()).of("10.0.0.1", [(b"x-forwarded-for", b"1.2.3.4")])
     assert believed == "10.0.0.1"
 
@@ -51,7 +51,7 @@ def test_several_headers_are_one_list() -> None:
     assert PROXIES.of("10.0.0.1", headers) == "1.2.3.4"
 
 
-def test_the_other_header_is_a_claim_of_the_client() -> None:
+def test_the_header_forwarded_is_ignored() -> None:
     headers = [(b"forwarded", b"for=6.6.6.6"), (b"x-forwarded-for", b"1.2.3.4")]
     assert PROXIES.of("10.0.0.1", headers) == "1.2.3.4"
 
@@ -82,7 +82,7 @@ def test_a_forwarded_client_has_the_network_of_its_own_address() -> None:
 def test_many_addresses_of_one_network_take_turns_as_one_client() -> None:
     scene = Scene(1)
     for number in range(10):
-        scene.take(client_at(f"2001:db9::{number:x}"), "greedy")
-    scene.take(client_at("2001:db9:0:1::1"), "modest")
+        scene.add(client_at(f"2001:db9::{number:x}"), "greedy")
+    scene.add(client_at("2001:db9:0:1::1"), "modest")
     scene.run_all()
     assert scene.done.index("modest") < 3

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from morag.api.http import Request
+from morag.api.http import Request, Response
 from morag.errors import BadRequest, RequestTooLarge
-from morag.server.bodies import packed, unpacked, wants_gzip
+from morag.server.compression import compressed, decompressed, wants_gzip
 from tests.server.conftest import LIMIT
-from tests.serving import Served
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +38,14 @@ def test_requests_may_be_compressed(server: Served) -> None:
     assert create(server, "plain", BRANCH, JSON | {"Content-Encoding": "identity"}) == 200
 
 
-def test_large_compressed_requests_are_unpacked_elsewhere(server: Served) -> None:
+def test_large_compressed_requests_are_decompressed_in_a_thread(server: Served) -> None:
     spaces = gzip.compress(BRANCH + b" " * 5000, 0)
     assert len(spaces) > 4096
     assert create(server, "packed3", spaces, GZIP) == 200
 
 
 @pytest.mark.parametrize("body", [b"nonsense", gzip.compress(BRANCH)[:-9], BRANCH])
-def test_what_is_not_gzip(server: Served, body: bytes) -> None:
+def test_bodies_that_are_no_gzip_are_refused_over_http(server: Served, body: bytes) -> None:
     answer = server.ask("POST", "/api/v2/trees?name=x&type=BRANCH", body, GZIP)
     assert answer.status == 400
     assert b"not valid gzip" in answer.body
@@ -53,47 +53,47 @@ def test_what_is_not_gzip(server: Served, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
-def test_other_encodings(server: Served, encoding: str) -> None:
+def test_other_encodings_are_refused(server: Served, encoding: str) -> None:
     assert create(server, "x", zlib.compress(BRANCH), JSON | {"Content-Encoding": encoding}) == 415
 
 
-def test_a_bomb_does_not_go_off(server: Served) -> None:
+def test_a_gzip_bomb_is_refused(server: Served) -> None:
     before = server.resident_bytes()
     bomb = gzip.compress(bytes(90_000_000))
     assert len(bomb) < LIMIT
     answer = server.ask("POST", "/api/v2/trees?name=x&type=BRANCH", bomb, GZIP)
     assert answer.status == 413
-    assert b"larger than 100000 bytes when unpacked" in answer.body
+    assert b"larger than 100000 bytes when decompressed" in answer.body
     assert server.resident_bytes() - before < 20_000_000
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=3), st.integers(0, 700))
-def test_unpacking_gives_everything_or_refuses(members: list[bytes], limit: int) -> None:
+def test_decompression_returns_everything_or_refuses(members: list[bytes], limit: int) -> None:
     """A gzip file may have several members."""
     plain = b"".join(members)
     body = b"".join(gzip.compress(member) for member in members)
     if len(plain) > limit:
         with pytest.raises(RequestTooLarge):
-            unpacked(body, "gzip", limit)
+            decompressed(body, "gzip", limit)
     else:
-        assert unpacked(body, "gzip", limit) == plain
+        assert decompressed(body, "gzip", limit) == plain
 
 
 def test_a_file_of_countless_members_is_refused() -> None:
-    assert unpacked(64 * gzip.compress(b"x"), "gzip", 1000) == 64 * b"x"
+    assert decompressed(64 * gzip.compress(b"x"), "gzip", 1000) == 64 * b"x"
     with pytest.raises(BadRequest, match="more than 64 gzip members"):
-        unpacked(65 * gzip.compress(b"x"), "gzip", 1000)
+        decompressed(65 * gzip.compress(b"x"), "gzip", 1000)
 
 
 @given(st.binary(min_size=1, max_size=100))
 def test_bytes_that_are_no_gzip_are_refused(body: bytes) -> None:
     with pytest.raises(BadRequest):
-        unpacked(body, "gzip", 1000)
+        decompressed(body, "gzip", 1000)
 
 
 @given(st.binary(max_size=5000))
-def test_packing_can_be_undone(body: bytes) -> None:
-    assert gzip.decompress(packed(body)) == body
+def test_a_compressed_body_can_be_decompressed(body: bytes) -> None:
+    assert gzip.decompress(compressed(Response(200, body)).body) == body
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,16 @@ def test_packing_can_be_undone(body: bytes) -> None:
         (b"notgzip", False),
     ],
 )
-def test_who_wants_gzip(accepted: bytes | None, wanted: bool) -> None:
+def test_accept_encoding_decides_whether_to_compress(accepted: bytes | None, wanted: bool) -> None:
     headers = () if accepted is None else ((b"accept-encoding", accepted),)
     assert wants_gzip(Request("GET", "/", headers=headers)) is wanted
 
 
 @pytest.mark.parametrize("names", [60, 1500])
-def test_large_answers_are_compressed_for_who_wants_it(tmp_path: Path, names: int) -> None:
-    """Up to 64 kB in place, beyond that by a thread."""
+def test_large_answers_are_compressed_for_clients_that_accept_it(
+    tmp_path: Path, names: int
+) -> None:
+    """The server compresses up to 64 kB on the event loop, more in a thread."""
     keys = [{"elements": [f"n{number}"]} for number in range(names)]
     puts = [{"type": "PUT", "key": key, "content": {"type": "NAMESPACE"} | key} for key in keys]
     body = json.dumps({"commitMeta": {"message": "m"}, "operations": puts}).encode()

@@ -11,15 +11,15 @@ import pytest
 import morag
 from morag.client import Client
 from morag.errors import RepositoryCorrupt
-from tests.rules.scenes import key, put
-from tests.serving import Served
+from tests.rules.operations import key, put
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def damaged(directory: Path, text: bytes) -> tuple[str, str]:
-    """The URL of a store in which the object with this text has another one, and its id."""
+    """The URL of a store in which an object with this text is damaged, and the id of the object."""
     url = f"sqlite:{directory}/morag.db?sync=off"
     with morag.open(url) as repo:
         repo.commit("main", [put("a", "s3://lake/a"), put("b", "s3://lake/b")], "two")
@@ -45,17 +45,17 @@ def test_damage_is_reported_by_requests_by_readiness_and_once_in_the_log(tmp_pat
     url, id = damaged(tmp_path, b"lake/a")
     with Served(tmp_path, store=url) as server, Client(server.url) as client:
         assert json.loads(server.ask("GET", "/health/ready").body) == {"status": "UP"}
-        told: dict[str, str] = {}
+        error: dict[str, str] = {}
         for _ in range(3):
             answer = server.ask("GET", "/api/v2/trees/main/contents/a")
-            told = json.loads(answer.body)
-            assert (answer.status, told["errorCode"]) == (500, "REPOSITORY_CORRUPT")
-            assert id in told["message"]
-            assert "backup" in told["message"]
+            error = json.loads(answer.body)
+            assert (answer.status, error["errorCode"]) == (500, "REPOSITORY_CORRUPT")
+            assert id in error["message"]
+            assert "backup" in error["message"]
             with pytest.raises(RepositoryCorrupt, match=id):
                 client.contents.get("main", key("a"))
         assert server.ask("GET", "/api/v2/trees/main/contents/b").status == 200
         ready = server.ask("GET", "/health/ready")
-        assert ready.status == 200, "everything else is served"
-        assert json.loads(ready.body)["damage"] == {"found": 1, "first": told["message"]}
+        assert ready.status == 200, "all other requests are served"
+        assert json.loads(ready.body)["damage"] == {"found": 1, "first": error["message"]}
         assert server.errors().count(id) == 1

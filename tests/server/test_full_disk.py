@@ -1,4 +1,4 @@
-"""A disk without room: who commits is told so, who reads is served, and nothing is lost."""
+"""A full disk: commits fail with the reason, reads are served, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import morag
-from tests.serving import PATIENCE_SECONDS, Answer, Served
+from tests.server_process import PATIENCE_SECONDS, Answer, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ JSON: Final = {"Content-Type": "application/json"}
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small file system for this test."""
     directory = tmp_path / "disk"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(directory)]
@@ -47,13 +47,13 @@ def fill(disk: Path) -> None:
 
 
 def make_some_room(disk: Path) -> None:
-    """Much less than what was filled."""
+    """Free much less than was filled."""
     filler = disk / "filler"
     os.truncate(filler, filler.stat().st_size - ROOM_BYTES)
 
 
 def commit(server: Served, message: str) -> Answer:
-    """One that does not fit into what is left of a page."""
+    """Commit more than the rest of a page can hold."""
     head = json.loads(server.ask("GET", "/api/v2/trees/main").body)["reference"]["hash"]
     table = {
         "type": "ICEBERG_TABLE",
@@ -77,7 +77,7 @@ def messages(store: str) -> list[str]:
 
 
 def commit_until_full(server: Served, disk: Path) -> tuple[list[str], Answer]:
-    """What was acknowledged, newest first, and the first answer that refuses."""
+    """The acknowledged messages, newest first, and the first refusal."""
     done: list[str] = []
     assert commit(server, "first").status == 200
     done.append("first")
@@ -88,21 +88,21 @@ def commit_until_full(server: Served, disk: Path) -> tuple[list[str], Answer]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_is_told_until_there_is_room_again(
+def test_commits_fail_with_the_reason_until_the_disk_has_room_again(
     kind: str, tmp_path: Path, disk: Path
 ) -> None:
     store = f"{kind}:{disk / 'store'}"
     with Served(tmp_path, store=store) as server:
         done, refused = commit_until_full(server, disk)
-        told = json.loads(refused.body)
-        assert (refused.status, told["errorCode"]) == (503, "SERVICE_UNAVAILABLE")
-        assert f"The store '{disk / 'store'}' cannot write" in told["message"]
-        assert "Make room on its disk" in told["message"]
+        error = json.loads(refused.body)
+        assert (refused.status, error["errorCode"]) == (503, "SERVICE_UNAVAILABLE")
+        assert f"The store '{disk / 'store'}' cannot write" in error["message"]
+        assert "Make room on its disk" in error["message"]
         assert refused.headers["retry-after"] == "1"
 
         (line,) = server.errors().splitlines()
         assert line.startswith("POST /api/v2/trees/main@")
-        assert line.endswith(told["message"])
+        assert line.endswith(error["message"])
 
         for _ in range(2):
             ready = server.ask("GET", "/health/ready")
@@ -115,8 +115,10 @@ def test_a_full_disk_is_told_until_there_is_room_again(
         make_some_room(disk)
         end = monotonic() + PATIENCE_SECONDS
         while (ready := server.ask("GET", "/health/ready")).status != 200:
-            assert monotonic() < end, f"there is room again, but it is not ready: {ready.body!r}"
-            sleep(0.1)  # RocksDB looks every 5 seconds.
+            assert monotonic() < end, (
+                f"the disk has room, but the server is not ready: {ready.body!r}"
+            )
+            sleep(0.1)  # RocksDB checks the disk every 5 seconds.
         assert commit(server, "last").status == 200
         assert server.ask("GET", "/health/ready").status == 200
     assert messages(store) == ["last", *done]
@@ -126,7 +128,7 @@ def test_a_full_disk_is_told_until_there_is_room_again(
 def test_a_server_that_is_killed_after_a_full_disk_has_lost_nothing(
     kind: str, tmp_path: Path, disk: Path
 ) -> None:
-    """Its log may end in the middle of a write that did not fit."""
+    """The log of the store may end within a write that did not fit."""
     store = f"{kind}:{disk / 'store'}"
     with Served(tmp_path, store=store, exit_code=-signal.SIGKILL) as server:
         done, _ = commit_until_full(server, disk)
@@ -139,7 +141,7 @@ def test_a_server_that_is_killed_after_a_full_disk_has_lost_nothing(
 def test_a_server_that_is_killed_after_there_was_room_again_has_lost_nothing(
     kind: str, tmp_path: Path, disk: Path
 ) -> None:
-    """The write that failed has taken a number, so that there is a gap before the next one."""
+    """The failed write used a sequence number, so that the log has a gap."""
     store = f"{kind}:{disk / 'store'}"
     with Served(tmp_path, store=store, exit_code=-signal.SIGKILL) as server:
         done, _ = commit_until_full(server, disk)
@@ -152,7 +154,7 @@ def test_a_server_that_is_killed_after_there_was_room_again_has_lost_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_on_a_full_disk_ends_in_peace_and_loses_nothing(
+def test_a_server_on_a_full_disk_stops_cleanly_and_loses_nothing(
     kind: str, tmp_path: Path, disk: Path
 ) -> None:
     store = f"{kind}:{disk / 'store'}"
@@ -164,7 +166,7 @@ def test_a_server_on_a_full_disk_ends_in_peace_and_loses_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_disk_that_is_full_from_the_start(kind: str, disk: Path) -> None:
+def test_opening_a_store_on_a_full_disk_is_refused(kind: str, disk: Path) -> None:
     fill(disk)
     with pytest.raises(morag.ServiceUnavailable, match=r"cannot write .*(full|No space)"):
         morag.open(f"{kind}:{disk / 'store'}")

@@ -1,4 +1,4 @@
-"""HTTP as clients really speak it: kept connections, requests sent ahead, pieces, oddities."""
+"""HTTP of real clients: kept connections, pipelined requests, pieces, malformed requests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.server.conftest import LIMIT
-from tests.server.talking import GET_MAIN, read_all, read_answer
+from tests.server.raw_http import GET_MAIN, read_all, read_answer
 
 if TYPE_CHECKING:
-    from tests.serving import Served
+    from tests.server_process import Served
 
 EMPTY = "2e1cfa82b035c26cbbbdae632cea070514eb8b773f616aaeaf668e2f0be8f10d"
 HOST = b"Host: localhost"
@@ -49,15 +49,15 @@ def test_a_connection_serves_many_requests(server: Served) -> None:
             assert json.loads(body)["reference"]["name"] == "main"
 
 
-def test_requests_sent_ahead_are_answered_in_order(server: Served) -> None:
-    """Reads are answered at once and changes by a thread: none may overtake the other."""
+def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
+    """Reads are answered at once and changes by a thread, but in the order of the requests."""
     requests = []
     for number in range(20):
         requests += [create(f"ahead{number}"), f"GET /api/v2/trees/ahead{number}".encode()]
         requests[-1] += b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
     requests[-1] = requests[-1].replace(b"Host", b"Connection: close\r\nHost")
-    heard = server.exchange(b"".join(requests))
-    names = [part.split(b'"name":"')[1].split(b'"')[0] for part in heard.split(b"HTTP/1.1 ")[1:]]
+    received = server.exchange(b"".join(requests))
+    names = [part.split(b'"name":"')[1].split(b'"')[0] for part in received.split(b"HTTP/1.1 ")[1:]]
     assert names == [f"ahead{number}".encode() for number in range(20) for _ in range(2)]
 
 
@@ -72,12 +72,12 @@ def test_a_request_may_come_byte_by_byte(server: Served) -> None:
 
 def test_a_body_may_come_in_chunks(server: Served) -> None:
     head = create("chunked", b"Connection: close").split(b"Content-Length")[0]
-    heard = server.exchange(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(BRANCH, 3, 7))
-    assert heard.startswith(b"HTTP/1.1 200")
-    assert b'"name":"chunked"' in heard
+    received = server.exchange(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(BRANCH, 3, 7))
+    assert received.startswith(b"HTTP/1.1 200")
+    assert b'"name":"chunked"' in received
 
 
-def test_a_client_that_asks_first_is_told_to_go_on(server: Served) -> None:
+def test_a_client_that_expects_100_continue_gets_it(server: Served) -> None:
     head, _, body = create("continued", b"Expect: 100-continue").partition(b"\r\n\r\n")
     with server.connect() as client:
         client.sendall(head + b"\r\n\r\n")
@@ -86,8 +86,8 @@ def test_a_client_that_asks_first_is_told_to_go_on(server: Served) -> None:
         assert read_answer(client)[0] == 200
 
 
-def test_an_offer_to_speak_http_2_is_ignored(server: Served) -> None:
-    """Java's client makes it, and sends its body all the same."""
+def test_an_upgrade_to_http_2_is_ignored(server: Served) -> None:
+    """Java's client offers it, and sends its body in HTTP/1.1."""
     offer = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMA")
     sent = create("upgraded", *offer)
     with server.connect() as client:
@@ -102,11 +102,11 @@ def test_an_offer_to_speak_http_2_is_ignored(server: Served) -> None:
         assert read_answer(client)[0] == 200
 
 
-def test_countless_offers_sent_ahead(server: Served) -> None:
+def test_many_pipelined_upgrades_are_answered(server: Served) -> None:
     offering = GET_MAIN.replace(HOST, HOST + b"\r\nConnection: Upgrade\r\nUpgrade: h2c")
     last = GET_MAIN.replace(b"Host", b"Connection: close\r\nHost")
-    heard = server.exchange(3000 * offering + last)
-    assert heard.count(b"HTTP/1.1 200") == 3001
+    received = server.exchange(3000 * offering + last)
+    assert received.count(b"HTTP/1.1 200") == 3001
     assert "Traceback" not in server.errors()
 
 
@@ -118,30 +118,30 @@ def test_half_closed_connections_get_their_answer(server: Served) -> None:
 
 
 @pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.0\r\nConnection: keep-alive"])
-def test_old_clients_are_answered_and_let_go(server: Served, version: bytes) -> None:
-    heard = server.exchange(b"GET /api/v2/trees/main " + version + b"\r\n\r\n")
-    assert heard.startswith(b"HTTP/1.1 200")
-    assert b"connection: close" in heard
+def test_clients_of_http_1_0_are_answered_and_closed(server: Served, version: bytes) -> None:
+    received = server.exchange(b"GET /api/v2/trees/main " + version + b"\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in received
 
 
-def test_who_asks_to_close_is_told_and_closed(server: Served) -> None:
-    heard = server.exchange(GET_MAIN.replace(b"Host", b"Connection: close\r\nHost") + GET_MAIN)
-    assert b"connection: close" in heard
-    assert heard.count(b"HTTP/1.1") == 1
+def test_a_request_to_close_is_confirmed_and_followed(server: Served) -> None:
+    received = server.exchange(GET_MAIN.replace(b"Host", b"Connection: close\r\nHost") + GET_MAIN)
+    assert b"connection: close" in received
+    assert received.count(b"HTTP/1.1") == 1
 
 
-def test_whole_urls_as_for_a_proxy(server: Served) -> None:
+def test_whole_urls_are_accepted_as_by_a_proxy(server: Served) -> None:
     sent = b"GET http://localhost:1/api/v2/trees/main?fetch=MINIMAL HTTP/1.1\r\n"
-    heard = server.exchange(sent + b"Host: elsewhere\r\nConnection: close\r\n\r\n")
-    assert heard.startswith(b"HTTP/1.1 200")
+    received = server.exchange(sent + b"Host: elsewhere\r\nConnection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 200")
 
 
-def test_head_tells_the_length_and_sends_nothing(server: Served) -> None:
+def test_head_returns_the_length_and_no_body(server: Served) -> None:
     full = server.ask("GET", "/api/v2/trees/main")
-    heard = server.exchange(
+    received = server.exchange(
         b"HEAD /api/v2/trees/main HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     )
-    head, _, body = heard.partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(full.body) in head
     assert body == b""
 
@@ -158,14 +158,14 @@ def test_head_tells_the_length_and_sends_nothing(server: Served) -> None:
 )
 def test_paths_reach_the_api_as_they_were_sent(server: Served, path: bytes, status: int) -> None:
     sent = GET_MAIN.replace(b"/api/v2/trees/main", path)
-    heard = server.exchange(sent.replace(HOST, HOST + b"\r\nConnection: close"))
-    assert int(heard.split()[1]) == status
+    received = server.exchange(sent.replace(HOST, HOST + b"\r\nConnection: close"))
+    assert int(received.split()[1]) == status
 
 
 @pytest.mark.parametrize(
     "sent",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a server without.
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a server without it.
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET /api/v2/trees/\xe2\x98\x83 HTTP/1.1\r\n\r\n",
         b"GET /a b HTTP/1.1\r\n\r\n",
@@ -194,10 +194,12 @@ def test_paths_reach_the_api_as_they_were_sent(server: Served, path: bytes, stat
         b"GET / HTTP/1.2\r\nHost: localhost\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_told_so_and_closed(server: Served, sent: bytes) -> None:
-    heard = server.exchange(sent)
-    assert heard.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert b"This is not HTTP" in heard
+def test_data_that_is_not_http_is_refused_and_the_connection_closed(
+    server: Served, sent: bytes
+) -> None:
+    received = server.exchange(sent)
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"This is not HTTP" in received
     assert server.ask("GET", "/api/v2/trees/main").status == 200
 
 
@@ -229,44 +231,44 @@ OFFER = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
         ),
     ],
 )
-def test_what_others_may_understand_differently_is_refused(
+def test_ambiguous_requests_are_refused(
     server: Served, sent: bytes, reason: bytes, offer: bytes
 ) -> None:
-    """And the connection is closed: nobody knows where the next request begins."""
+    """The connection is closed, too: it is unknown where the next request begins."""
     line, _, rest = sent.partition(b"\r\n")
-    heard = server.exchange(line + b"\r\n" + offer + rest + GET_MAIN)
-    assert heard.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert reason in heard
-    assert heard.count(b"HTTP/1.1 4") == heard.count(b"content-length") == 1
+    received = server.exchange(line + b"\r\n" + offer + rest + GET_MAIN)
+    assert received.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert reason in received
+    assert received.count(b"HTTP/1.1 4") == received.count(b"content-length") == 1
 
 
-def test_a_transfer_coding_is_spelt_in_any_case(server: Served) -> None:
+def test_the_name_of_a_transfer_coding_is_case_insensitive(server: Served) -> None:
     sent = POST + b"Connection: close\r\nTransfer-Encoding:  CHUNKED \r\n\r\n0\r\n\r\n"
     assert server.exchange(sent).startswith(b"HTTP/1.1 404")
 
 
-def test_the_answers_before_a_mistake_are_given(server: Served) -> None:
-    heard = server.exchange(create("before") + b"NONSENSE\r\n\r\n")
-    assert [part[:3] for part in heard.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+def test_requests_before_a_malformed_one_are_answered(server: Served) -> None:
+    received = server.exchange(create("before") + b"NONSENSE\r\n\r\n")
+    assert [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
 @pytest.mark.parametrize("target", [b"a:1", b"/", b"localhost"])
 @pytest.mark.parametrize("host", [b"", HOST + b"\r\n"])
 @pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
-def test_no_tunnels(server: Served, target: bytes, host: bytes, offer: bytes) -> None:
-    """Also for a client that the server knows already."""
+def test_connect_is_refused(server: Served, target: bytes, host: bytes, offer: bytes) -> None:
+    """Also on a connection that has already sent a request."""
     sent = b"CONNECT " + target + b" HTTP/1.1\r\n" + host + offer + b"\r\n"
     with server.connect() as client:
         client.sendall(GET_MAIN)
         assert read_answer(client)[0] == 200
         client.sendall(sent + GET_MAIN)
-        heard = read_all(client)
-    assert heard.startswith(b"HTTP/1.1 405")
-    assert heard.count(b"HTTP/1.1 ") == 1
+        received = read_all(client)
+    assert received.startswith(b"HTTP/1.1 405")
+    assert received.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("pieces", [1, 4])
-def test_a_head_that_is_too_large(server: Served, pieces: int) -> None:
+def test_a_too_large_head_is_refused(server: Served, pieces: int) -> None:
     with server.connect() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.sendall(b"GET / HTTP/1.1\r\n")
@@ -277,37 +279,37 @@ def test_a_head_that_is_too_large(server: Served, pieces: int) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"0\r\nX: ", b"0\r\n", b"1;x=", b"1\r\nx\r\n0\r\nX: "])
-def test_trailers_and_extensions_that_are_too_large(server: Served, begun: bytes) -> None:
-    """Nobody reads them, but the parser keeps them."""
+def test_too_large_trailers_and_extensions_are_refused(server: Served, begun: bytes) -> None:
+    """The API ignores them, but the parser keeps them in memory."""
     with server.connect() as client:
         client.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + begun)
-        with suppress(ConnectionError):  # It may end while we are still sending.
+        with suppress(ConnectionError):  # The server may close while we are still sending.
             for _ in range(100):
                 client.sendall(10 * b"X-Trailer: x\r\n" if begun == b"0\r\n" else 1000 * b"x")
         assert read_answer(client)[0] == 431
 
 
-def test_a_body_of_countless_chunks_is_no_large_trailer(server: Served) -> None:
+def test_a_body_of_many_chunks_is_not_taken_for_a_large_trailer(server: Served) -> None:
     head = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-    heard = server.exchange(head + 90_000 * b"1\r\nx\r\n" + b"0\r\n\r\n")
-    assert heard.startswith(b"HTTP/1.1 404")
+    received = server.exchange(head + 90_000 * b"1\r\nx\r\n" + b"0\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 404")
 
 
 def test_a_body_beside_a_small_head_is_not_taken_for_a_large_head(server: Served) -> None:
     assert server.ask("POST", "/nope", b"x" * 50_000).status == 404
 
 
-def test_a_body_that_is_too_large_by_its_own_account(server: Served) -> None:
-    """It is refused before it is sent, and in the form in which the API tells errors."""
+def test_a_too_large_content_length_is_refused(server: Served) -> None:
+    """It is refused before the body is sent, with an error of the API."""
     head = post(b"/api/v2/trees", b"").replace(b": 0\r\n", f": {LIMIT + 1}\r\n".encode())
-    heard = server.exchange(head)
-    assert heard.startswith(b"HTTP/1.1 413")
-    assert json.loads(heard.partition(b"\r\n\r\n")[2])["errorCode"] == "REQUEST_TOO_LARGE"
+    received = server.exchange(head)
+    assert received.startswith(b"HTTP/1.1 413")
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["errorCode"] == "REQUEST_TOO_LARGE"
     expecting = head.replace(b"Host", b"Expect: 100-continue\r\nHost")
     assert server.exchange(expecting).startswith(b"HTTP/1.1 413")
 
 
-def test_a_body_that_turns_out_too_large(server: Served) -> None:
+def test_a_too_large_chunked_body_is_refused(server: Served) -> None:
     head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
     piece = b"%x\r\n%b\r\n" % (10_000, b"x" * 10_000)
     assert server.exchange(head + 11 * piece).startswith(b"HTTP/1.1 413")

@@ -1,4 +1,4 @@
-"""Files of a store that vanish under a running server: nothing is acknowledged into them."""
+"""Store files that disappear while a server runs: no commit is acknowledged into them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.safety.killed import committed
+from tests.safety.killed_stores import committed
 from tests.server.test_full_disk import commit
-from tests.serving import PATIENCE_SECONDS, Served
+from tests.server_process import PATIENCE_SECONDS, Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def move_away(store: Path) -> None:
 
 
 def replace(store: Path) -> None:
-    """As if a backup were restored too early."""
+    """Replace the store, like a backup that is restored too early."""
     move_away(store)
     for path in list(store.parent.glob(f"old-{store.name}*")):
         to = path.with_name(path.name.removeprefix("old-"))
@@ -61,7 +61,7 @@ def contents(store: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("sync", ["on", "off"])
 @pytest.mark.parametrize("vanish", [remove, move_away, replace, remove_log])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_acknowledged_into_files_that_are_gone(
+def test_nothing_is_acknowledged_into_removed_files(
     kind: str, vanish: Callable[[Path], None], sync: str, tmp_path: Path
 ) -> None:
     store = tmp_path / "data" / "store"
@@ -79,7 +79,7 @@ def test_nothing_is_acknowledged_into_files_that_are_gone(
         history = json.loads(server.ask("GET", "/api/v2/trees/main/history").body)
         seen = [entry["commitMeta"]["message"] for entry in history["logEntries"]]
         assert seen == ["first"]
-    if vanish is remove_log:  # What it had in memory is saved.
+    if vanish is remove_log:  # The server has saved the contents of its memory.
         assert committed(f"{kind}:{store}") == ["first"]
     else:
         assert contents(store) == left
@@ -88,7 +88,7 @@ def test_nothing_is_acknowledged_into_files_that_are_gone(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_readiness_notices_before_anybody_writes(kind: str, tmp_path: Path) -> None:
+def test_readiness_notices_before_a_client_writes(kind: str, tmp_path: Path) -> None:
     store = tmp_path / "data" / "store"
     with Served(tmp_path, store=f"{kind}:{store}") as server:
         assert commit(server, "first").status == 200
@@ -109,7 +109,7 @@ def test_readiness_notices_each_file_that_rocksdb_needs(pattern: str, tmp_path: 
         assert server.ask("GET", "/health/ready").status == 200
         sorted(store.glob(pattern))[0].unlink()
         ready = server.ask("GET", "/health/ready")
-        until = monotonic() + PATIENCE_SECONDS  # It looks for all files once a second.
+        until = monotonic() + PATIENCE_SECONDS  # The server checks all files once a second.
         while ready.status == 200 and monotonic() < until:
             sleep(0.1)
             ready = server.ask("GET", "/health/ready")
@@ -119,10 +119,10 @@ def test_readiness_notices_each_file_that_rocksdb_needs(pattern: str, tmp_path: 
 
 
 @pytest.mark.parametrize("pattern", ["*.sst", "MANIFEST-*", "CURRENT"])
-def test_commits_end_soon_after_a_file_is_gone_that_the_next_start_needs(
+def test_commits_are_refused_soon_after_a_needed_file_is_removed(
     pattern: str, tmp_path: Path
 ) -> None:
-    """Also where nobody asks for readiness."""
+    """Also if no client checks readiness."""
     store = tmp_path / "store"
     with Served(tmp_path, store=f"rocksdb:{store}") as server:
         assert commit(server, "first").status == 200
@@ -131,7 +131,7 @@ def test_commits_end_soon_after_a_file_is_gone_that_the_next_start_needs(
         until = monotonic() + PATIENCE_SECONDS
         numbers = count()
         while (answer := commit(server, f"more {next(numbers)}")).status == 200:
-            assert monotonic() < until, "commits go on"
+            assert monotonic() < until, "commits are still accepted"
             sleep(0.1)
         assert answer.status == 503
         assert "has lost its file" in json.loads(answer.body)["message"]

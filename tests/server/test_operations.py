@@ -1,4 +1,4 @@
-"""What operators use: health, access log, TLS, CORS, workers, stores on other machines."""
+"""Features for operators: health, access log, TLS, CORS, workers, remote stores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.processes import children
-from tests.server.far import far_url, install
-from tests.server.talking import GET_MAIN, read_all, read_answer
-from tests.serving import PATIENCE_SECONDS, Answer, Served, run
+from tests.process_tree import children
+from tests.server.raw_http import GET_MAIN, read_all, read_answer
+from tests.server.remote_store import install, remote_url
+from tests.server_process import PATIENCE_SECONDS, Answer, Served, run
 
 ORIGIN = {"Origin": "https://ui.example.com"}
 PREFLIGHT = ORIGIN | {
@@ -40,38 +40,38 @@ def test_health(server: Served) -> None:
 
 
 @pytest.fixture(scope="module")
-def far(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    directory = tmp_path_factory.mktemp("far")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    directory = tmp_path_factory.mktemp("remote")
     return directory, install(directory / "installed")
 
 
 def test_a_server_is_ready_only_while_its_store_answers(
-    far: tuple[Path, dict[str, str]],
+    remote: tuple[Path, dict[str, str]],
 ) -> None:
-    directory, extra = far
-    with Served(directory, store=far_url(directory), extra=extra) as server:
+    directory, extra = remote
+    with Served(directory, store=remote_url(directory), extra=extra) as server:
         assert server.ask("GET", "/health/ready").status == 200
         (directory / "down").touch()
         answer = server.ask("GET", "/health/ready")
         assert answer.status == 503
-        told = json.loads(answer.body)
-        assert told == {"status": "DOWN", "reason": "The store failed with OSError"}
+        shown = json.loads(answer.body)
+        assert shown == {"status": "DOWN", "reason": "The store failed with OSError"}
         assert server.ask("GET", "/health/live").status == 200
         (directory / "down").unlink()
         assert server.ask("GET", "/health/ready").status == 200
 
 
-def test_a_store_on_another_machine_serves_all_the_same(
-    far: tuple[Path, dict[str, str]],
+def test_requests_to_a_remote_store_are_answered_in_order(
+    remote: tuple[Path, dict[str, str]],
 ) -> None:
-    """Each request is answered by a thread; the order on a connection stays."""
-    directory, extra = far
-    with Served(directory, store=far_url(directory), extra=extra) as server:
+    """Each request is answered by a thread, but in order on one connection."""
+    directory, extra = remote
+    with Served(directory, store=remote_url(directory), extra=extra) as server:
         with server.connect() as client:
             client.sendall(30 * GET_MAIN.replace(b"main", b"nope") + GET_MAIN)
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            heard = read_all(client).split(b"HTTP/1.1 ")[1:]
-        assert [part[:3] for part in heard] == 30 * [b"404"] + 2 * [b"200"]
+            answers = read_all(client).split(b"HTTP/1.1 ")[1:]
+        assert [part[:3] for part in answers] == 30 * [b"404"] + 2 * [b"200"]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -95,8 +95,8 @@ def test_the_access_log(tmp_path: Path, form: str) -> None:
         assert [second["method"], second["status"]] == ["POST", 404]
         assert [third["path"], third["status"]] == ["-", 400]
     else:
-        told = r"20\S+T\S+ 127.0.0.1 GET /api/v2/trees 400 \d+ B \d+\.\d+ ms"
-        assert re.fullmatch(told, lines[0])
+        shown = r"20\S+T\S+ 127.0.0.1 GET /api/v2/trees 400 \d+ B \d+\.\d+ ms"
+        assert re.fullmatch(shown, lines[0])
 
 
 def test_the_access_log_shows_the_client_behind_a_trusted_proxy(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_access_log_shows_the_client_behind_a_trusted_proxy(tmp_path: Path) 
     assert json.loads(server.errors())["client"] == "203.0.113.9"
 
 
-def test_pages_of_other_origins_are_not_let_in_by_default(server: Served) -> None:
+def test_pages_of_other_origins_are_not_allowed_by_default(server: Served) -> None:
     answer = server.ask("GET", "/api/v2/trees/main", headers=ORIGIN)
     assert not [name for name in answer.headers if name.startswith("access-control")]
     assert (
@@ -121,7 +121,7 @@ def allowed(answer: Answer) -> str | None:
     return answer.headers.get("access-control-allow-origin")
 
 
-def test_pages_of_listed_origins_are_let_in(tmp_path: Path) -> None:
+def test_pages_of_listed_origins_are_allowed(tmp_path: Path) -> None:
     with Served(
         tmp_path, "--cors-origins", "https://a.example.com,https://ui.example.com"
     ) as server:
@@ -138,7 +138,7 @@ def test_pages_of_listed_origins_are_let_in(tmp_path: Path) -> None:
         assert stranger.headers["vary"] == "origin"
 
 
-def test_all_origins_can_be_let_in(tmp_path: Path) -> None:
+def test_all_origins_can_be_allowed(tmp_path: Path) -> None:
     with Served(tmp_path, "--cors-origins", "*") as server:
         assert allowed(server.ask("GET", "/api/v2/trees/nope", headers=ORIGIN)) == "*"
 
@@ -199,7 +199,7 @@ def test_workers_share_a_store_and_the_port(tmp_path: Path) -> None:
         assert len(listed) == 17
         before, killed = children, children[0]
         os.kill(killed, signal.SIGKILL)
-        while len(children) < 2 or killed in children:  # Until another one is in its place.
+        while len(children) < 2 or killed in children:  # Until a new worker has replaced it.
             assert server.ask("GET", "/api/v2/trees/main").status == 200
             children = children_of(server.process.pid)
         server.process.send_signal(signal.SIGTERM)
@@ -215,7 +215,7 @@ def test_workers_are_replaced_one_by_one_on_sighup(tmp_path: Path) -> None:
         before = set(children_of(server.process.pid))
         server.process.send_signal(signal.SIGHUP)
         while before & set(children_of(server.process.pid)):
-            with suppress(ConnectionError):  # A worker that stops lets go of who has not asked yet.
+            with suppress(ConnectionError):  # A worker that stops closes idle connections.
                 assert server.ask("GET", "/api/v2/trees/main").status == 200
         server.process.terminate()
         assert server.process.wait(30) == 0
@@ -223,7 +223,7 @@ def test_workers_are_replaced_one_by_one_on_sighup(tmp_path: Path) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The workers that live; the process that looks after resources does not count."""
+    """The running workers, without the resource tracker."""
     found = []
     for child in children(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -234,25 +234,25 @@ def children_of(pid: int) -> list[int]:
 
 def test_running_out_of_file_descriptors_is_logged_once(tmp_path: Path) -> None:
     with Served(tmp_path, open_files=64) as server:
-        idle = server.held()
+        idle = server.resources()
         for _ in range(2):
             clients = [server.connect() for _ in range(100)]
             await_words(server, "No file descriptor is left (the limit is 64)")
             spent_before = cpu_seconds(server)
             sleep(0.5)
-            assert cpu_seconds(server) - spent_before < 0.25, "it waits, and does not try in vain"
+            assert cpu_seconds(server) - spent_before < 0.25, "the server retries in a busy loop"
             for client in clients:
                 client.close()
-            assert server.lets_go(idle, PATIENCE_SECONDS)
+            assert server.becomes_idle(idle, PATIENCE_SECONDS)
             assert server.ask("GET", "/api/v2/trees/main").status == 200
-        sleep(1.1)  # The server looks every second.
+        sleep(1.1)  # The server retries every second.
     assert server.errors().count("\n") == 1
 
 
 def await_words(server: Served, words: str) -> None:
     end = monotonic() + PATIENCE_SECONDS
     while words not in server.errors():
-        assert monotonic() < end, f"the server does not say {words!r}"
+        assert monotonic() < end, f"the log does not have {words!r}"
         sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""Clients that are slow, silent, greedy or broken cost the others nothing."""
+"""Clients that are slow, silent, greedy or broken do not affect others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 import morag
 from morag import ContentKey, Namespace, Put
-from tests.server.talking import GET_MAIN, await_cut, read_all, read_answer
-from tests.serving import Served
+from tests.server.raw_http import GET_MAIN, await_cut, read_all, read_answer
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ ENTRIES = b"GET /api/v2/trees/main/entries?content=true HTTP/1.1\r\nHost: localh
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with little time, and something large to ask for."""
+    """A server with short time-outs and a large listing."""
     directory = tmp_path_factory.mktemp("impatient")
     with morag.open(f"rocksdb:{directory / 'data'}") as repo:
         properties = {"filler": 2000 * "x"}
@@ -41,40 +41,40 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield server
 
 
-def test_who_says_nothing_is_let_go(impatient: Served) -> None:
+def test_a_client_that_sends_nothing_is_closed(impatient: Served) -> None:
     with impatient.connect() as client:
         assert read_all(client) == b""
 
 
-def test_who_asks_nothing_more_is_let_go(impatient: Served) -> None:
+def test_an_idle_connection_is_closed(impatient: Served) -> None:
     with impatient.connect() as client:
         client.sendall(GET_MAIN)
         assert read_answer(client)[0] == 200
         assert client.recv(1) == b""
 
 
-def test_a_head_that_never_ends(impatient: Served) -> None:
+def test_a_connection_with_an_endless_head_is_closed(impatient: Served) -> None:
     with impatient.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
         client.settimeout(0.05)
-        heard = b""
-        while not heard:
+        received = b""
+        while not received:
             client.sendall(b"x")
             try:
-                heard = client.recv(65536)
+                received = client.recv(65536)
             except TimeoutError:
                 continue
-        assert heard.startswith(b"HTTP/1.1 408")
+        assert received.startswith(b"HTTP/1.1 408")
 
 
-def test_a_body_that_never_comes(impatient: Served) -> None:
+def test_a_connection_without_the_announced_body_is_closed(impatient: Served) -> None:
     with impatient.connect() as client:
         client.sendall(b"POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n12345")
         assert read_all(client).startswith(b"HTTP/1.1 408")
 
 
-def test_who_takes_no_answer_gets_no_other_one(impatient: Served) -> None:
-    """Hundreds of answers of 200 kB were asked for; the process must not keep them."""
+def test_answers_are_not_made_for_a_client_that_does_not_read(impatient: Served) -> None:
+    """The client requests hundreds of answers of 200 kB; the process must not keep them."""
     assert len(impatient.ask("GET", "/api/v2/trees/main/entries?content=true").body) > 200_000
     before = impatient.resident_bytes()
     with socket.socket() as client:
@@ -86,18 +86,18 @@ def test_who_takes_no_answer_gets_no_other_one(impatient: Served) -> None:
     assert impatient.ask("GET", "/api/v2/trees/main").status == 200
 
 
-def test_who_takes_an_answer_slowly_but_steadily_gets_all_of_it(impatient: Served) -> None:
+def test_a_client_that_reads_slowly_but_steadily_gets_the_whole_answer(impatient: Served) -> None:
     whole = impatient.ask("GET", "/api/v2/trees/main/entries?content=true").body
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(30)
         client.connect((impatient.host, impatient.port))
         client.sendall(40 * ENTRIES)
-        heard = 0
-        while heard < 40 * len(whole):
+        received = 0
+        while received < 40 * len(whole):
             part = client.recv(16_384)
-            assert part, "cut"
-            heard += len(part)
+            assert part, "the connection was cut"
+            received += len(part)
 
 
 def test_broken_connections_leave_nothing_behind(impatient: Served) -> None:

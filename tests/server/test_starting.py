@@ -15,11 +15,11 @@ import morag
 from morag import Settings
 from morag.cli.main import main
 from morag.config import ServerSettings
-from morag.configuring import SettingInvalid, load
+from morag.config_sources import SettingInvalid, load
 from morag.server import running
-from tests.server.far import far_url, install
-from tests.server.talking import GET_MAIN, read_answer
-from tests.serving import Served, run
+from tests.server.raw_http import GET_MAIN, read_answer
+from tests.server.remote_store import install, remote_url
+from tests.server_process import Served, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,28 +33,28 @@ class Refuse(Protocol):
 def refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Refuse:
-    """The one line that a start leaves that is refused, without a process to start for it."""
+    """Run the CLI in this process, and return the one line of a refused start."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("MORAG_")]:
         monkeypatch.delenv(name)
 
     def refuse(*arguments: str, code: int = 1) -> str:
         assert main(["serve", "--port", "0", *arguments]) == code
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert re.fullmatch(r"morag: .+\n", told.err), told.err
-        return told.err
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert re.fullmatch(r"morag: .+\n", shown.err), shown.err
+        return shown.err
 
     return refuse
 
 
-def test_the_ready_line_is_the_first_and_tells_the_real_port(server: Served) -> None:
+def test_the_ready_line_comes_first_and_has_the_real_port(server: Served) -> None:
     assert server.ready_line == f"morag ready on http://127.0.0.1:{server.port} store=memory:\n"
     assert server.port > 0
     assert server.ask("GET", "/api/v2/config").status == 200
 
 
-def test_without_a_store_it_makes_one_beside_it(tmp_path: Path) -> None:
+def test_without_a_store_it_creates_one_in_the_working_directory(tmp_path: Path) -> None:
     with Served(tmp_path, store=None) as server:
         assert server.store == "rocksdb:./morag-data"
         assert (tmp_path / "morag-data").is_dir()
@@ -70,38 +70,40 @@ def test_settings_come_from_the_environment_and_the_file_too(tmp_path: Path) -> 
 
 def test_passwords_are_never_shown(tmp_path: Path, refused: Refuse) -> None:
     extra = install(tmp_path / "installed")
-    with Served(tmp_path, "--access-log", "text", store=far_url(tmp_path), extra=extra) as server:
-        assert server.store == f"far://somebody:***@machine{tmp_path}/far.db"
+    with Served(
+        tmp_path, "--access-log", "text", store=remote_url(tmp_path), extra=extra
+    ) as server:
+        assert server.store == f"remote://user:***@machine{tmp_path}/remote.db"
         assert server.ask("GET", "/api/v2/trees/main").status == 200
         (tmp_path / "down").touch()
         failed = server.ask("GET", "/api/v2/trees/main")
         assert failed.status == 500
         assert b"secret" not in failed.body
-        assert "cannot reach far://somebody:***@machine" in server.errors()
+        assert "cannot reach remote://user:***@machine" in server.errors()
         assert "secret" not in server.errors()
     ended = run(
-        "serve", "--store", far_url(tmp_path), "--port", "0", directory=tmp_path, extra=extra
+        "serve", "--store", remote_url(tmp_path), "--port", "0", directory=tmp_path, extra=extra
     )
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"morag: Cannot open 'far://somebody:***@machine{tmp_path}/far.db'"
-        " (OSError: cannot reach far://somebody:***@machine)\n"
+        f"morag: Cannot open 'remote://user:***@machine{tmp_path}/remote.db'"
+        " (OSError: cannot reach remote://user:***@machine)\n"
     )
     for url in ("nowhere://me:secret@host/db", "sqlite:x?password=secret", "me:secret@host"):
         assert "secret" not in refused("--store", url)
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("serve", "--port", str(port), "--store", "rocksdb:./data", directory=tmp_path)
-    advice = "stop what uses it, or give another by --port (0 takes a free one)"
+    advice = "stop the program that uses it, or give another port by --port (0 takes a free one)"
     assert ended.stderr == f"morag: Port {port} of 127.0.0.1 is in use; {advice}\n"
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert not (tmp_path / "data").exists(), "nothing was started"
+    assert not (tmp_path / "data").exists(), "the server created files"
 
 
-def test_a_store_in_use(tmp_path: Path) -> None:
+def test_a_store_in_use_is_reported(tmp_path: Path) -> None:
     with Served(tmp_path, store="rocksdb:./data"):
         ended = run("serve", "--port", "0", "--store", "rocksdb:./data", directory=tmp_path)
     assert ended.returncode == 1
@@ -113,7 +115,7 @@ def test_a_store_in_use(tmp_path: Path) -> None:
     ("arguments", "advice"),
     [
         (("--store", "nonsense"), "is not a store URL; write for example rocksdb:./data"),
-        (("--store", "elephant://host"), "No backend is installed for 'elephant:'"),
+        (("--store", "elephant://host"), "'elephant:' is not a kind of store; known are: "),
         (("--host", "no.such.host.invalid"), "give an address of this machine by --host"),
         (("--host", "192.0.2.1"), "give an address of this machine by --host"),
         (("--tls-cert", "missing.pem"), "--tls-cert and --tls-key name PEM files"),
@@ -121,11 +123,11 @@ def test_a_store_in_use(tmp_path: Path) -> None:
         (("--workers", "2", "--store", "memory:"), "cannot share 'memory:'"),
     ],
 )
-def test_what_cannot_be_served(
+def test_a_start_that_cannot_succeed_is_refused_with_the_reason(
     tmp_path: Path, refused: Refuse, arguments: tuple[str, ...], advice: str
 ) -> None:
     assert advice in refused(*arguments)
-    assert list(tmp_path.iterdir()) == [], "nothing was started"
+    assert list(tmp_path.iterdir()) == [], "the server created files"
 
 
 @pytest.mark.parametrize(
@@ -138,14 +140,14 @@ def test_what_cannot_be_served(
         (("--config", "missing.toml"), "There is no file 'missing.toml'"),
     ],
 )
-def test_settings_that_cannot_be_right(
+def test_invalid_settings_are_refused(
     refused: Refuse, arguments: tuple[str, ...], advice: str
 ) -> None:
     assert advice in refused(*arguments, code=2)
 
 
-def test_what_kubernetes_says_of_a_service_is_no_setting(tmp_path: Path) -> None:
-    told = {
+def test_variables_that_kubernetes_sets_for_a_service_are_no_settings(tmp_path: Path) -> None:
+    shown = {
         "MORAG_SERVICE_HOST": "10.0.0.1",
         "MORAG_SERVICE_PORT": "19120",
         "MORAG_SERVICE_PORT_HTTP": "19120",
@@ -157,7 +159,7 @@ def test_what_kubernetes_says_of_a_service_is_no_setting(tmp_path: Path) -> None
         "MORAG_UI_SERVICE_HOST": "10.0.0.2",
         "MORAG_UI_PORT": "tcp://10.0.0.2:80",
     }
-    assert load({}, environment=told, directory=tmp_path) == load(
+    assert load({}, environment=shown, directory=tmp_path) == load(
         {}, environment={}, directory=tmp_path
     )
     for name, value in {"MORAG_SERVICE": "x", "MORAG_UI_PORT": "80", "MORAG_PORT_X": "1"}.items():
@@ -167,7 +169,7 @@ def test_what_kubernetes_says_of_a_service_is_no_setting(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--nonsense"], ["--nonsense"]])
-def test_commands_that_do_not_exist(
+def test_unknown_commands_are_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -180,10 +182,11 @@ URL = "postgres://u:pw@h/db"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "shown"),
     [
         (["serve", "--stoer", URL], "there is no flag --stoer (did you mean --store?)"),
         (["serve", f"--stoer={URL}"], "there is no flag --stoer (did you mean --store?)"),
+        (["serve", "--bogus"], "there is no flag --bogus\n"),
         (["serve", "-store", URL], "there is no flag -store (did you mean --store?)"),
         (["serve", "--max_head_bytes", "1"], "(did you mean --max-head-bytes?)"),
         (["serve", "--zzz"], "there is no flag --zzz\n"),
@@ -193,37 +196,37 @@ URL = "postgres://u:pw@h/db"
         (["--stoer", URL], "'postgres://u:***@h/db'"),
     ],
 )
-def test_what_was_meant_is_asked_and_no_password_is_repeated(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_similar_flag_is_suggested_and_no_password_is_repeated(
+    arguments: list[str], shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert shown in error
     assert "pw" not in error
 
 
-def test_no_command_at_all(tmp_path: Path) -> None:
+def test_a_missing_command_is_refused(tmp_path: Path) -> None:
     ended = run(directory=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr.startswith("usage: morag")
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "shown"),
     [
         ("--version", f"morag {version('morag')}\n"),
         ("--help", "serve     Serve the catalog over HTTP"),
         ("serve --help", "--cache-bytes BYTES"),
-        ("serve --help", "0.0.0.0 is every address of"),
+        ("serve --help", "0.0.0.0 means every address"),
     ],
 )
-def test_help(argument: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(argument: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(argument.split())
     assert ended.value.code == 0
-    assert told in capsys.readouterr().out
+    assert shown in capsys.readouterr().out
 
 
 def test_localhost_is_all_addresses_of_that_name(tmp_path: Path) -> None:
@@ -233,10 +236,10 @@ def test_localhost_is_all_addresses_of_that_name(tmp_path: Path) -> None:
             pass
 
 
-def test_a_server_that_others_can_reach_says_that_it_asks_nobody_for_a_password(
+def test_a_server_that_others_can_reach_warns_that_it_has_no_authentication(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not run here, so that the machine is not opened to its network."""
+    """The test does not run the server, so that no port is open to the network."""
     monkeypatch.setattr(running, "_run_one", lambda _, lifespan, __: lifespan.close() or 0)
     assert running.serve(Settings(), ServerSettings(port=0, store="memory:")) == 0
     assert caplog.text == ""
@@ -244,11 +247,11 @@ def test_a_server_that_others_can_reach_says_that_it_asks_nobody_for_a_password(
     assert running.serve(Settings(), everywhere) == 0
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "no authentication yet: everybody who can reach port" in record.getMessage()
+    assert "no authentication yet: everyone who can reach port" in record.getMessage()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_peace(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_it_with_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
     with Served(tmp_path, store="rocksdb:./data") as server, server.connect() as idle:
         idle.sendall(GET_MAIN)
         assert read_answer(idle)[0] == 200

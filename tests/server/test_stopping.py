@@ -1,4 +1,4 @@
-"""What was accepted is finished: when the server is to stop, and when the client is gone."""
+"""Accepted requests are finished when the server stops or the client disconnects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from tests.server.talking import GET_MAIN, read_answer
-from tests.serving import Served
+from tests.server.raw_http import GET_MAIN, read_answer
+from tests.server_process import Served
 
 if TYPE_CHECKING:
     import socket
@@ -31,8 +31,8 @@ COMMIT = {
 
 
 @contextmanager
-def nobody_writes(path: Path) -> Iterator[None]:
-    """Holds the write lock of the database, as another process may: commits wait for it."""
+def write_locked(path: Path) -> Iterator[None]:
+    """Hold the write lock of the database like another process, so that commits wait."""
     database = sqlite3.connect(path, isolation_level=None)
     try:
         database.execute("BEGIN IMMEDIATE")
@@ -43,7 +43,7 @@ def nobody_writes(path: Path) -> Iterator[None]:
 
 
 def begin_commit(server: Served, client: socket.socket) -> None:
-    """Send a commit, and return when the server has begun with it."""
+    """Send a commit, and return when the server has started it."""
     head = server.ask("GET", "/api/v2/trees/main").headers["etag"].strip('"')
     body = json.dumps(COMMIT).encode()
     client.sendall(
@@ -51,7 +51,7 @@ def begin_commit(server: Served, client: socket.socket) -> None:
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         + body
     )
-    # The event loop takes what has arrived before it takes what arrives later.
+    # The event loop handles requests in the order of their arrival.
     for _ in range(3):
         assert server.ask("GET", "/api/v2/trees/main").status == 200
 
@@ -60,7 +60,7 @@ def await_not_listening(server: Served) -> None:
     while True:
         try:
             server.connect().close()
-        except ConnectionError:  # Or reset, if it was about to be accepted.
+        except ConnectionError:  # Refused, or reset if it was about to be accepted.
             return
 
 
@@ -69,15 +69,15 @@ def messages(store: Path) -> list[str]:
         return [entry.meta.message for entry in repo.history.log("main")]
 
 
-def test_a_slow_commit_is_finished_before_the_end(tmp_path: Path) -> None:
+def test_a_slow_commit_is_finished_before_the_server_ends(tmp_path: Path) -> None:
     store = tmp_path / "morag.db"
     with Served(tmp_path, store=f"sqlite:{store}") as server:
         with server.connect() as client, server.connect() as idle:
-            with nobody_writes(store):
+            with write_locked(store):
                 begin_commit(server, client)
                 server.process.terminate()
                 await_not_listening(server)
-                assert idle.recv(1) == b"", "who waits for nothing is let go at once"
+                assert idle.recv(1) == b"", "an idle connection must be closed at once"
             status, head, body = read_answer(client)
             assert (status, client.recv(1)) == (200, b"")
             assert b"connection: close" in head
@@ -87,10 +87,10 @@ def test_a_slow_commit_is_finished_before_the_end(tmp_path: Path) -> None:
     assert messages(store) == ["slow"]
 
 
-def test_a_client_that_goes_away_does_not_take_its_commit_along(tmp_path: Path) -> None:
+def test_a_commit_is_made_although_its_client_disconnects(tmp_path: Path) -> None:
     store = tmp_path / "morag.db"
     with Served(tmp_path, store=f"sqlite:{store}") as server:
-        with nobody_writes(store):
+        with write_locked(store):
             with server.connect() as client:
                 begin_commit(server, client)
             server.process.terminate()
@@ -99,7 +99,7 @@ def test_a_client_that_goes_away_does_not_take_its_commit_along(tmp_path: Path) 
     assert messages(store) == ["slow"]
 
 
-def test_a_body_that_is_on_its_way_is_awaited(tmp_path: Path) -> None:
+def test_a_server_that_stops_waits_for_the_rest_of_a_body(tmp_path: Path) -> None:
     with Served(tmp_path) as server, server.connect() as client:
         head = b"POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
         client.sendall(head + b"Expect: 100-continue\r\n\r\n")
@@ -112,27 +112,27 @@ def test_a_body_that_is_on_its_way_is_awaited(tmp_path: Path) -> None:
         assert b"connection: close" in head
 
 
-def test_requests_sent_ahead_count_as_accepted(tmp_path: Path) -> None:
+def test_pipelined_requests_count_as_accepted(tmp_path: Path) -> None:
     store = tmp_path / "morag.db"
     with Served(tmp_path, store=f"sqlite:{store}") as server, server.connect() as client:
-        with nobody_writes(store):
+        with write_locked(store):
             begin_commit(server, client)
             client.sendall(2 * GET_MAIN)
             assert server.ask("GET", "/api/v2/trees/main").status == 200
             server.process.terminate()
             await_not_listening(server)
-        heard = b""
+        received = b""
         while part := client.recv(65536):
-            heard += part
-        assert heard.count(b"HTTP/1.1 200") == 3
+            received += part
+        assert received.count(b"HTTP/1.1 200") == 3
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_end_does_not_wait_for_ever(tmp_path: Path, workers: str) -> None:
+def test_a_stopping_server_waits_for_a_limited_time(tmp_path: Path, workers: str) -> None:
     store = tmp_path / "morag.db"
     flags = ("--shutdown-seconds", "0.3", "--commit-timeout-ms", "60000", "--workers", workers)
     with Served(tmp_path, *flags, store=f"sqlite:{store}", exit_code=1) as server:
-        with server.connect() as client, nobody_writes(store):
+        with server.connect() as client, write_locked(store):
             begin_commit(server, client)
             server.process.terminate()
             server.process.wait(30)

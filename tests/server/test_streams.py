@@ -1,4 +1,4 @@
-"""Large answers in pieces: whole for those who read, cut off visibly where they fail."""
+"""Large answers are streamed in pieces: complete, or visibly truncated after a failure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import socket
 import zlib
 from contextlib import closing
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from morag.api.fair_queue import FairQueue
 from morag.api.http import Request, Response
 from morag.api.later import InPieces, Pieces
-from morag.api.turns import Turns
-from morag.server.bodies import Packer
+from morag.server.compression import Compressor
 from morag.server.lifespan import _check_connections
-from tests.server.talking import await_cut
-from tests.server.test_failing import Gate, carried
+from tests.server.edge_on_socket import Gate, serving
+from tests.server.raw_http import await_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from morag.api.http import Later
+    from morag.api.later import Later
 
 PIECE = 100_000
 MANY = 30
@@ -34,22 +34,15 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def in_pieces(pieces: Callable[[], Iterator[bytes]]) -> Callable[[Request], Response | Later]:
-    turns = Turns(1, most_waiting=100)
+    queue = FairQueue(1, most_waiting=100)
 
     def answer(request: Request) -> Response | Later:
         headers = ((b"content-type", b"text/plain"),)
-        work = lambda: Pieces(pieces(), headers)  # noqa: E731 - It stands for a handler.
+        work = lambda: Pieces(pieces(), headers)  # noqa: E731 - The work of a handler.
         loop = asyncio.get_running_loop()
-        return InPieces(turns, request.client, work, rendered, loop.time)
+        return InPieces(queue, request.client, work, loop.time)
 
     return answer
-
-
-def rendered(work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except (ValueError, MemoryError) as error:
-        return Response(400, str(error).encode())
 
 
 def all_pieces() -> Iterator[bytes]:
@@ -63,16 +56,16 @@ def request(*headers: str, method: str = "GET", version: str = "1.1") -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def heard(*sent: bytes, pieces: Callable[[], Iterator[bytes]] = all_pieces) -> bytes:
+def received(*sent: bytes, pieces: Callable[[], Iterator[bytes]] = all_pieces) -> bytes:
     async def scenario() -> bytes:
-        async with carried(in_pieces(pieces)) as server:
+        async with serving(in_pieces(pieces)) as server:
             return await server.exchange(b"".join(sent))
 
     return asyncio.run(scenario())
 
 
 def dechunked(body: bytes) -> tuple[bytes, bytes]:
-    """The body of a chunked answer, and what follows it."""
+    """The body of a chunked answer, and the bytes after it."""
     found = b""
     while True:
         size, _, body = body.partition(b"\r\n")
@@ -85,8 +78,8 @@ def dechunked(body: bytes) -> tuple[bytes, bytes]:
         body = body[length + 2 :]
 
 
-def test_a_large_answer_comes_in_chunks_and_the_connection_goes_on() -> None:
-    answers = heard(request(), request("Connection: close"))
+def test_a_large_answer_comes_in_chunks_and_the_connection_stays_open() -> None:
+    answers = received(request(), request("Connection: close"))
     head, _, rest = answers.partition(b"\r\n\r\n")
     assert b"transfer-encoding: chunked" in head
     assert b"content-length" not in head
@@ -98,21 +91,21 @@ def test_a_large_answer_comes_in_chunks_and_the_connection_goes_on() -> None:
 
 
 def test_a_small_answer_comes_whole_with_its_length() -> None:
-    answer = heard(request("Connection: close"), pieces=lambda: iter([b"", b"ab", b"", b"c"]))
+    answer = received(request("Connection: close"), pieces=lambda: iter([b"", b"ab", b"", b"c"]))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"content-length: 3" in head
     assert body == b"abc"
 
 
-def test_a_client_of_http_1_0_gets_it_plain_and_is_closed() -> None:
-    head, _, body = heard(request(version="1.0")).partition(b"\r\n\r\n")
+def test_a_client_of_http_1_0_gets_no_chunks_and_is_closed() -> None:
+    head, _, body = received(request(version="1.0")).partition(b"\r\n\r\n")
     assert b"transfer-encoding" not in head
     assert b"connection: close" in head
     assert body == WHOLE
 
 
-def test_it_is_packed_piece_by_piece() -> None:
-    answer = heard(request("Accept-Encoding: gzip", "Connection: close"))
+def test_an_answer_is_compressed_piece_by_piece() -> None:
+    answer = received(request("Accept-Encoding: gzip", "Connection: close"))
     head, _, rest = answer.partition(b"\r\n\r\n")
     assert b"content-encoding: gzip" in head
     body, _ = dechunked(rest)
@@ -121,23 +114,23 @@ def test_it_is_packed_piece_by_piece() -> None:
     assert 0 < len(start) < len(WHOLE)
 
 
-def test_only_the_head_is_sent_to_those_who_ask_for_that() -> None:
-    answer = heard(request("Connection: close", method="HEAD"))
+def test_a_head_request_gets_only_the_head() -> None:
+    answer = received(request("Connection: close", method="HEAD"))
     assert answer.endswith(b"\r\n\r\n")
     assert b"content-length" not in answer
 
 
-def test_what_fails_at_the_start_is_answered_as_an_error() -> None:
+def test_a_failure_at_the_start_is_answered_as_an_error() -> None:
     def fails() -> Iterator[bytes]:
         yield b"{"
         raise ValueError("nothing was sent yet")
 
-    answer = heard(request("Connection: close"), pieces=fails)
+    answer = received(request("Connection: close"), pieces=fails)
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.endswith(b"nothing was sent yet")
 
 
-def test_what_fails_later_is_cut_off_so_that_nobody_takes_it_for_all(
+def test_a_later_failure_cuts_the_connection_so_that_the_answer_is_not_taken_for_whole(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fails() -> Iterator[bytes]:
@@ -145,36 +138,36 @@ def test_what_fails_later_is_cut_off_so_that_nobody_takes_it_for_all(
         raise ValueError("with a secret in it")
 
     async def scenario() -> None:
-        async with carried(in_pieces(fails)) as server:
+        async with serving(in_pieces(fails)) as server:
             with pytest.raises(ConnectionResetError):
                 await server.exchange(request())
 
     asyncio.run(scenario())
-    assert "A large answer was cut short by ValueError" in caplog.text
+    assert "A large response was cut short by ValueError" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_a_piece_that_cannot_be_packed_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pack, calls = Packer.packed, 0
+def test_a_piece_that_cannot_be_compressed_ends_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pack, calls = Compressor.compressed, 0
 
-    def fails(self: Packer, piece: bytes, *, is_last: bool) -> bytes:
+    def fails(self: Compressor, piece: bytes, *, is_last: bool) -> bytes:
         nonlocal calls
         calls += 1
         if calls > 2:
             raise MemoryError
         return pack(self, piece, is_last=is_last)
 
-    monkeypatch.setattr(Packer, "packed", fails)
+    monkeypatch.setattr(Compressor, "compressed", fails)
 
     async def scenario() -> None:
-        async with carried(in_pieces(all_pieces)) as server:
+        async with serving(in_pieces(all_pieces)) as server:
             with pytest.raises(ConnectionResetError):
                 await server.exchange(request("Accept-Encoding: gzip"))
 
     asyncio.run(scenario())
 
 
-def test_nothing_is_made_for_a_client_that_does_not_read() -> None:
+def test_pieces_are_not_made_for_a_client_that_does_not_read() -> None:
     made = 0
 
     def counted() -> Iterator[bytes]:
@@ -187,28 +180,28 @@ def test_nothing_is_made_for_a_client_that_does_not_read() -> None:
             yield WHOLE[:PIECE]
 
     async def scenario() -> None:
-        async with carried(in_pieces(counted)) as server:
+        async with serving(in_pieces(counted)) as server:
             reader = slow_reader(server.port)
             reader.sendall(request())
             before = -1
             while made != before:
                 before = made
                 await asyncio.sleep(0.3)
-            assert made < 20 << 20  # What the system's own buffers take.
+            assert made < 20 << 20  # The capacity of the system's buffers.
             reader.close()
             await asyncio.sleep(0.1)
 
     asyncio.run(scenario())
 
 
-def test_the_client_with_most_waiting_loses_what_it_has_not_read_for_longest() -> None:
-    """Another client keeps its connection, and so does the one that has just begun to read."""
+def test_the_client_with_most_unread_bytes_loses_its_oldest_answer() -> None:
+    """Other clients keep their connections, and so does a client that has just begun to read."""
     size = 32 << 20
     answer = Response(200, bytes(size))
 
     async def scenario() -> None:
-        # Three fit and four do not, although some of each waits in the system's own buffers.
-        async with carried(lambda _: answer, max_unread_bytes=32 * size // 10) as s:
+        # Three answers fit and four do not, although the system buffers a part of each.
+        async with serving(lambda _: answer, max_unread_bytes=32 * size // 10) as s:
             other, *readers = (slow_reader(s.port, f"127.0.0.{n}") for n in (2, 1, 1, 1))
             for reader in (other, *readers):
                 reader.sendall(request())
@@ -233,12 +226,10 @@ def read_to(reader: socket.socket, size: int) -> int:
 
 
 @pytest.mark.parametrize(("version", "sent_ahead"), [("1.1", 0), ("1.1", 3), ("1.0", 0)])
-def test_a_client_that_is_gone_is_noticed_and_its_answer_given_up(
-    version: str, sent_ahead: int
-) -> None:
-    """It closed both halves, which looks like closing one until it is sent something. Behind
-    requests that were sent ahead nothing is read, so nobody sees that it did. A client of HTTP/1.0
-    cannot be sent anything before its answer."""
+def test_the_answer_to_a_disconnected_client_is_given_up(version: str, sent_ahead: int) -> None:
+    """A full close looks like a half-close until the server sends something. Behind pipelined
+    requests nothing is read, so the transport does not notice it. A client of HTTP/1.0 cannot be
+    sent anything before its answer."""
     going_on, ended = Event(), Event()
 
     def endless() -> Iterator[bytes]:
@@ -250,7 +241,7 @@ def test_a_client_that_is_gone_is_noticed_and_its_answer_given_up(
             ended.set()
 
     async def scenario() -> None:
-        async with carried(in_pieces(endless)) as server:
+        async with serving(in_pieces(endless)) as server:
             client = socket.create_connection(("127.0.0.1", server.port))
             client.sendall(request(version=version) * (1 + sent_ahead))
             await asyncio.sleep(0.1)
@@ -268,35 +259,35 @@ def test_a_client_that_is_gone_is_noticed_and_its_answer_given_up(
     assert ended.wait(10)
 
 
-def test_a_client_of_http_1_0_that_closed_its_half_waits_for_a_limited_time(
+def test_a_half_closed_client_of_http_1_0_waits_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For a read; a change is made in any case, so its answer can wait."""
-    monkeypatch.setattr("morag.server.writing._SILENT_SECONDS", 0.3)
+    """That holds for a read; a change is made in any case, so its answer can wait."""
+    monkeypatch.setattr("morag.server.client_probe._SILENT_SECONDS", 0.3)
 
     async def scenario() -> None:
         gate = Gate()
-        async with carried(gate.answer) as server:
-            asked = []
+        async with serving(gate.answer) as server:
+            pending = []
             for method in ("GET", "POST"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(request(method=method, version="1.0"))
                 writer.write_eof()
-                asked.append((reader, writer))
-            (read, _), (changed, _) = asked
+                pending.append((reader, writer))
+            (read, _), (changed, _) = pending
             with pytest.raises(ConnectionResetError):
                 await asyncio.wait_for(read.read(), 30)
             gate.open()
             assert (await asyncio.wait_for(changed.read(), 30)).endswith(b"done")
-            for _, writer in asked:
+            for _, writer in pending:
                 writer.close()
 
     asyncio.run(scenario())
 
 
-def test_a_client_of_http_1_0_that_closed_its_half_gets_its_answer() -> None:
+def test_a_half_closed_client_of_http_1_0_gets_its_answer() -> None:
     async def scenario() -> bytes:
-        async with carried(in_pieces(all_pieces)) as server:
+        async with serving(in_pieces(all_pieces)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request(version="1.0"))
             writer.write_eof()
@@ -308,7 +299,7 @@ def test_a_client_of_http_1_0_that_closed_its_half_gets_its_answer() -> None:
 
 
 def test_clients_of_the_standard_library_skip_the_interim_response() -> None:
-    """Python's takes any other than 100 for the answer, as Java's HttpURLConnection did."""
+    """Python's client takes any status but 100 for the answer, as Java's HttpURLConnection did."""
 
     def ask(port: int, waits: Event) -> bytes:
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -323,7 +314,7 @@ def test_clients_of_the_standard_library_skip_the_interim_response() -> None:
 
     async def scenario() -> bytes:
         gate, waits = Gate(), Event()
-        async with carried(gate.answer) as server:
+        async with serving(gate.answer) as server:
             asking = asyncio.create_task(asyncio.to_thread(ask, server.port, waits))
             assert await asyncio.to_thread(waits.wait, 30)
             gate.open()
@@ -332,7 +323,7 @@ def test_clients_of_the_standard_library_skip_the_interim_response() -> None:
     assert asyncio.run(scenario()) == b"done"
 
 
-def test_a_client_that_closed_its_half_gets_its_answer() -> None:
+def test_a_half_closed_client_gets_its_answer() -> None:
     goes_on = Event()
 
     def late() -> Iterator[bytes]:
@@ -340,7 +331,7 @@ def test_a_client_that_closed_its_half_gets_its_answer() -> None:
         yield from all_pieces()
 
     async def scenario() -> bytes:
-        async with carried(in_pieces(late)) as server:
+        async with serving(in_pieces(late)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request())
             writer.write_eof()
@@ -356,9 +347,9 @@ def test_a_client_that_closed_its_half_gets_its_answer() -> None:
     assert dechunked(rest) == (WHOLE, b"")
 
 
-def test_a_server_that_is_to_stop_finishes_what_it_has_begun_to_send() -> None:
+def test_a_server_that_stops_finishes_the_answers_it_has_begun() -> None:
     async def scenario() -> bytes:
-        async with carried(in_pieces(all_pieces)) as server:
+        async with serving(in_pieces(all_pieces)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 16)
             writer.write(request())
             answer = await asyncio.wait_for(reader.read(1000), 30)

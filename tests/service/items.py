@@ -1,13 +1,13 @@
-"""Things to filter."""
+"""Entries, diffs, commits and references for the tests of filters."""
 
 from __future__ import annotations
 
 from morag.model.content import IcebergTable, IcebergView, Namespace
 from morag.model.keys import ContentKey
-from morag.model.listed import Diff, Entry, LogEntry
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
 from morag.model.references import Reference, ReferenceMetadata
+from morag.model.results import Diff, Entry, LogEntry
 
 NAMESPACES = ["ns1", "ns1.sub", "ns2"]
 TABLES = ["ns1.sub.t3", "ns1.t1", "top"]

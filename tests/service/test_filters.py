@@ -1,4 +1,4 @@
-"""What filters let through, by the variables of each listing."""
+"""The items that filters keep, by the variables of each listing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from morag.model.keys import ContentKey
-from morag.model.listed import Diff, LogEntry
 from morag.model.references import Reference, ReferenceMetadata
+from morag.model.results import Diff, LogEntry
 from morag.service import filters
 from tests.service.items import (
     COMMITS,
@@ -59,7 +59,7 @@ class TestEntries:
             ("entry.contentType == 'ICEBERG_VIEW' || entry.name.matches('^t')", [*TABLES, *VIEWS]),
         ],
     )
-    def test_are_found_by_type_and_key(self, filter: str, kept: list[str]) -> None:
+    def test_entries_are_filtered_by_type_and_key(self, filter: str, kept: list[str]) -> None:
         assert entries(filter) == kept
 
     @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ class TestEntries:
             (".entry . name == 't1'", ["ns1.t1"]),
         ],
     )
-    def test_the_language_is_all_there(self, filter: str, kept: list[str]) -> None:
+    def test_the_language_is_complete(self, filter: str, kept: list[str]) -> None:
         assert entries(filter) == kept
 
     @pytest.mark.parametrize(
         "filter",
         ["entry.name == 1", "entry == null", "'a' == 1", "[1] == ['a']", "entry.name == null"],
     )
-    def test_different_types_are_different_and_no_error(self, filter: str) -> None:
+    def test_comparing_different_types_is_false_and_no_error(self, filter: str) -> None:
         assert entries(filter) == NOTHING
 
     @pytest.mark.parametrize(
         "filter", ["1 == 1.0", "1u == 1", "entry == entry", "entry in [entry]", "null == null"]
     )
-    def test_what_is_equal_is_equal(self, filter: str) -> None:
+    def test_equal_answers_are_equal(self, filter: str) -> None:
         assert entries(filter) == EVERYTHING
 
     @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ class TestEntries:
             "[entry, 1].exists(e, e != 1 && e.name == 't1')",
         ],
     )
-    def test_an_entry_may_be_carried_around(self, filter: str) -> None:
+    def test_an_entry_may_be_used_as_a_value(self, filter: str) -> None:
         assert entries(filter) == ["ns1.t1"]
 
-    def test_an_error_that_cannot_change_the_outcome_is_none(self) -> None:
+    def test_an_error_that_cannot_change_the_result_is_ignored(self) -> None:
         assert entries("1/0 == 1 && false || entry.name == 't1'") == ["ns1.t1"]
 
     def test_the_variable_of_a_macro_hides_that_of_the_listing(self) -> None:
@@ -155,11 +155,11 @@ class TestDiffs:
             ("key.namespaceElements == []", ["top"]),
         ],
     )
-    def test_are_found_by_key(self, filter: str, kept: list[str]) -> None:
+    def test_diffs_are_filtered_by_key(self, filter: str, kept: list[str]) -> None:
         keep = filters.diff_filter(filter)
         assert [name for name in ("ns1.t1", "ns2.t1", "top") if keep(diff(name))] == kept
 
-    def test_of_a_key_that_was_dropped(self) -> None:
+    def test_the_diff_of_a_deleted_key_is_filtered(self) -> None:
         gone = Diff(ContentKey.of("a"), put_table("a").content, None)
         assert filters.diff_filter("key.name == 'a'")(gone)
 
@@ -183,7 +183,7 @@ class TestLog:
             ("'erin' in commit.allSignedOffBy", ["third"]),
         ],
     )
-    def test_is_found_by_what_a_commit_says(self, filter: str, kept: list[str]) -> None:
+    def test_the_log_is_filtered_by_commit_metadata(self, filter: str, kept: list[str]) -> None:
         assert commits(filter) == kept
 
     @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ class TestLog:
             ("commit.properties == {'job': 'j2'}", ["fourth"]),
         ],
     )
-    def test_is_found_by_properties(self, filter: str, kept: list[str]) -> None:
+    def test_the_log_is_filtered_by_properties(self, filter: str, kept: list[str]) -> None:
         assert commits(filter) == kept
 
     @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ class TestLog:
             ("operations == []", NOTHING),
         ],
     )
-    def test_is_found_by_operations(self, filter: str, kept: list[str]) -> None:
+    def test_the_log_is_filtered_by_operations(self, filter: str, kept: list[str]) -> None:
         assert commits(filter) == kept
 
-    def test_has_no_operations_unless_they_were_fetched(self) -> None:
+    def test_a_commit_has_no_operations_unless_they_were_fetched(self) -> None:
         bare = LogEntry(COMMITS[0].meta, "parent")
         assert filters.log_filter("size(operations) == 0")(bare)
         assert not filters.log_filter("operations.exists(op, op.type == 'PUT')")(bare)
@@ -263,7 +263,7 @@ class TestLog:
         }.items():
             assert filters.log_filter(filter)(late) is kept
 
-    def test_odd_characters_in_messages_do_no_harm(self) -> None:
+    def test_odd_characters_in_messages_are_accepted(self) -> None:
         odd = commit("cut\0here \ud800")
         assert not filters.log_filter("commit.message == 'cut'")(odd)
         assert filters.log_filter("commit.message.startsWith('cut')")(odd)
@@ -281,7 +281,7 @@ class TestReferences:
         ],
     )
     @pytest.mark.parametrize("metadata", [METADATA, None], ids=["fetched", "bare"])
-    def test_are_found_by_name_type_and_hash(
+    def test_references_are_filtered_by_name_type_and_hash(
         self, filter: str, kept: list[str], metadata: ReferenceMetadata | None
     ) -> None:
         keep = filters.reference_filter(filter)
@@ -302,7 +302,7 @@ class TestReferences:
             "commit.commitTime > timestamp('2020-01-01T00:00:00Z')",
         ],
     )
-    def test_are_found_by_metadata_if_it_was_fetched(self, filter: str) -> None:
+    def test_references_are_filtered_by_metadata_if_it_was_fetched(self, filter: str) -> None:
         keep = filters.reference_filter(filter)
         assert keep(MAIN, METADATA)
 
@@ -319,12 +319,12 @@ class TestReferences:
             "commit.message != 'hello world'",
         ],
     )
-    def test_have_an_empty_commit_otherwise(self, filter: str) -> None:
+    def test_without_metadata_references_have_an_empty_commit(self, filter: str) -> None:
         keep = filters.reference_filter(filter)
         assert keep(MAIN, None)
         assert not keep(MAIN, METADATA) or "hello" in filter
 
-    def test_without_a_name_have_none(self) -> None:
+    def test_a_reference_without_a_name_has_an_empty_one(self) -> None:
         keep = filters.reference_filter("ref.name == null && refType == 'DETACHED'")
         assert keep(Reference("DETACHED", None, "1234"), None)
 
@@ -347,7 +347,7 @@ def test_a_filter_may_be_shared_by_threads() -> None:
         assert list(pool.map(keep, items)) == [n % 10 == 7 for n in range(2000)]
 
 
-def test_only_what_is_mentioned_is_asked_for() -> None:
+def test_only_fields_that_the_filter_mentions_are_read() -> None:
     class Bare:
         meta = COMMITS[0].meta
 

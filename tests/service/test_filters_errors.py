@@ -1,4 +1,4 @@
-"""Filters that are wrong: a bad request, told before they run where that is possible."""
+"""Invalid filters are bad requests, if possible before they run."""
 
 from __future__ import annotations
 
@@ -24,24 +24,28 @@ COMPILED = [
 
 
 class TestBeforeTheyRun:
-    """No item is ever shown to these filters: an empty listing must not hide a mistake."""
+    """Without any item: an empty listing must not hide a mistake."""
 
     @pytest.mark.parametrize("compiled", COMPILED)
     @pytest.mark.parametrize(
         "filter",
         ["this is not CEL", "(((", "true)", "'a", "1 ==", "[1,,2]", "a b", "true && ", "@", "if"],
     )
-    def test_what_cannot_be_parsed(self, compiled: Callable[[str], object], filter: str) -> None:
+    def test_a_filter_that_cannot_be_parsed_is_refused(
+        self, compiled: Callable[[str], object], filter: str
+    ) -> None:
         with pytest.raises(BadRequest, match=r"^Filter cannot be read at line 1, column \d+: "):
             compiled(filter)
 
-    def test_the_place_of_a_syntax_error_is_told(self) -> None:
+    def test_the_position_of_a_syntax_error_is_reported(self) -> None:
         with pytest.raises(BadRequest, match="line 2, column 3: Syntax error"):
             filters.entry_filter("true &&\n  )")
 
     @pytest.mark.parametrize("compiled", COMPILED)
     @pytest.mark.parametrize("name", ["nope", "name", "string", "google.protobuf.Duration"])
-    def test_unknown_variables(self, compiled: Callable[[str], object], name: str) -> None:
+    def test_an_unknown_variable_is_refused(
+        self, compiled: Callable[[str], object], name: str
+    ) -> None:
         with pytest.raises(BadRequest, match=f"no variable '{name.partition('.')[0]}'"):
             compiled(f"{name} == 1")
 
@@ -60,7 +64,9 @@ class TestBeforeTheyRun:
             (filters.reference_filter, "refMeta.commitMetaOfHEAD.nope"),
         ],
     )
-    def test_unknown_fields(self, compiled: Callable[[str], object], field: str) -> None:
+    def test_an_unknown_field_is_refused(
+        self, compiled: Callable[[str], object], field: str
+    ) -> None:
         for filter in (f"{field} == 1", f"false && {field} == 1", f"has({field})"):
             with pytest.raises(BadRequest, match=r"there is no field '.*', only "):
                 compiled(filter)
@@ -74,14 +80,14 @@ class TestBeforeTheyRun:
             "has(entry.name.nope)",
         ],
     )
-    def test_fields_of_what_has_none(self, filter: str) -> None:
+    def test_a_field_of_a_value_without_fields_is_refused(self, filter: str) -> None:
         with pytest.raises(BadRequest, match=r"has no fields, so no 'nope'"):
             filters.entry_filter(filter)
 
     @pytest.mark.parametrize(
         "filter", ["entry.name.foo()", "foo(1)", "'a'.charAt(0) == 'a'", "[1].exists(x)"]
     )
-    def test_unknown_functions(self, filter: str) -> None:
+    def test_an_unknown_function_is_refused(self, filter: str) -> None:
         with pytest.raises(BadRequest, match=r"there is no function '(foo|charAt|exists)'"):
             filters.entry_filter(filter)
 
@@ -112,11 +118,11 @@ class TestBeforeTheyRun:
             "timestamp('2024-01-01T00:00:00Z') == '2024-01-01T00:00:00Z'",
         ],
     )
-    def test_wrong_types(self, filter: str) -> None:
+    def test_a_wrong_type_is_refused(self, filter: str) -> None:
         with pytest.raises(BadRequest, match="cannot be applied to"):
             filters.entry_filter(filter)
 
-    def test_the_place_of_a_wrong_type_is_told(self) -> None:
+    def test_the_position_of_a_wrong_type_is_reported(self) -> None:
         with pytest.raises(
             BadRequest, match=r"at character 22: 'startsWith' cannot be applied to string.\(int\)"
         ):
@@ -125,7 +131,7 @@ class TestBeforeTheyRun:
     @pytest.mark.parametrize(
         "filter", ["'abc'", "1", "null", "entry.name", "entry", "[entry]", "{'a': null}['a']"]
     )
-    def test_what_is_neither_true_nor_false(self, filter: str) -> None:
+    def test_a_filter_of_another_type_than_bool_is_refused(self, filter: str) -> None:
         with pytest.raises(BadRequest, match=r"must be true or false, but is an? "):
             filters.entry_filter(filter)
 
@@ -134,24 +140,24 @@ class TestBeforeTheyRun:
         with pytest.raises(BadRequest, match="must be true or false"):
             filters.log_filter(filter)
 
-    def test_objects_cannot_be_made(self) -> None:
+    def test_objects_cannot_be_constructed(self) -> None:
         with pytest.raises(BadRequest, match=r"'google\.protobuf\.Duration' is not a type"):
             filters.entry_filter("google.protobuf.Duration{seconds: 1} == duration('1s')")
 
     @pytest.mark.parametrize("pattern", ["(", "a**", r"\\1", "(?=a)"])
-    def test_patterns_that_are_none(self, pattern: str) -> None:
+    def test_an_invalid_pattern_is_refused(self, pattern: str) -> None:
         with pytest.raises(BadRequest, match="invalid regular expression"):
             filters.entry_filter(f"false && entry.name.matches('{pattern}')")
 
-    def test_patterns_that_are_not_known_yet(self) -> None:
+    def test_a_computed_pattern_is_refused(self) -> None:
         with pytest.raises(BadRequest, match="pattern of 'matches' must be a literal"):
             filters.entry_filter("entry.name.matches(entry.key)")
 
-    def test_numbers_that_are_too_large(self) -> None:
+    def test_a_too_large_number_is_refused(self) -> None:
         with pytest.raises(BadRequest, match="invalid int literal"):
             filters.entry_filter("9223372036854775808 == 0")
 
-    def test_half_a_character(self) -> None:
+    def test_a_lone_surrogate_is_refused(self) -> None:
         with pytest.raises(BadRequest, match="valid Unicode"):
             filters.entry_filter("entry.name == '\ud800'")
 
@@ -177,43 +183,43 @@ class TestAsTheyRun:
             ("dyn(entry).nope == 1", 'there is no "nope" in the map'),
         ],
     )
-    def test_mistakes_are_told_in_words(self, filter: str, message: str) -> None:
+    def test_mistakes_of_a_filter_have_readable_messages(self, filter: str, message: str) -> None:
         keep = filters.entry_filter(filter)
-        with pytest.raises(BadRequest) as told:
+        with pytest.raises(BadRequest) as refusal:
             keep(entry("ns1", "t1"))
-        assert str(told.value).startswith("Filter fails: ")
-        assert message in str(told.value)
-        assert "\n" not in str(told.value)
+        assert str(refusal.value).startswith("Filter fails: ")
+        assert message in str(refusal.value)
+        assert "\n" not in str(refusal.value)
 
     @pytest.mark.parametrize("value", ["null", "1", "'a'", "[]", "{}", "b'a'", "type(1)", "1.5"])
-    def test_what_turns_out_to_be_neither_true_nor_false(self, value: str) -> None:
+    def test_a_filter_that_evaluates_to_another_type_than_bool_is_refused(self, value: str) -> None:
         keep = filters.entry_filter(f"dyn({value})")
         with pytest.raises(BadRequest, match="Filter fails: "):
             keep(entry("a"))
 
     @pytest.mark.parametrize("value", ["true", "false"])
-    def test_what_turns_out_to_be_true_or_false_is_fine(self, value: str) -> None:
+    def test_a_dynamic_filter_that_evaluates_to_a_bool_is_fine(self, value: str) -> None:
         assert filters.entry_filter(f"dyn({value})")(entry("a")) is (value == "true")
 
     @pytest.mark.parametrize(
         "filter", ["commit.properties['job'] == 'j1'", "commit.properties.job == 'j1'"]
     )
-    def test_a_property_that_is_not_there(self, filter: str) -> None:
+    def test_a_missing_property_is_an_error_of_the_filter(self, filter: str) -> None:
         with pytest.raises(BadRequest, match='there is no "job" in the map'):
             filters.log_filter(filter)(commit("without a job"))
 
-    def test_the_content_of_a_delete(self) -> None:
+    def test_a_delete_has_no_content(self) -> None:
         keep = filters.log_filter("operations.all(op, op.content.type == 'ICEBERG_TABLE')")
-        with pytest.raises(BadRequest, match="a field was asked of null"):
+        with pytest.raises(BadRequest, match="a field of null was selected"):
             keep(COMMITS[3])
 
     @pytest.mark.parametrize(
         "filter", ["refMeta.numTotalCommits > 0", "commit.author.startsWith('a')"]
     )
-    def test_what_was_not_fetched(self, filter: str) -> None:
+    def test_fields_that_were_not_fetched_cannot_be_used(self, filter: str) -> None:
         keep = filters.reference_filter(filter)
         assert keep(MAIN, METADATA)
-        with pytest.raises(BadRequest, match="given null"):
+        with pytest.raises(BadRequest, match="got null"):
             keep(MAIN, None)
 
     def test_a_mistake_leaves_the_filter_usable(self) -> None:
@@ -224,10 +230,10 @@ class TestAsTheyRun:
 
 
 @pytest.mark.parametrize("text", ["commit" + ".a" * 500, "1" + " + 1" * 500, "(" * 300])
-def test_where_there_is_no_place_to_tell_none_is_told(text: str) -> None:
-    with pytest.raises(BadRequest) as told:
+def test_a_mistake_without_a_position_is_reported_without_one(text: str) -> None:
+    with pytest.raises(BadRequest) as refusal:
         filters.log_filter(text)
-    assert str(told.value) == "Filter cannot be read: it is nested too deeply"
+    assert str(refusal.value) == "Filter cannot be read: it is nested too deeply"
 
 
 WORDS = st.sampled_from(
@@ -264,11 +270,11 @@ SENTENCES = st.sampled_from(
 
 
 @given(st.lists(WORDS | SENTENCES, min_size=1, max_size=9).map(" ".join))
-def test_whatever_is_written_is_true_or_false_or_a_bad_request(text: str) -> None:
+def test_any_text_is_a_bool_or_a_bad_request(text: str) -> None:
     try:
         keep = filters.log_filter(text)
         answers = [keep(commit) for commit in COMMITS]
-    except BadRequest as told:
-        assert str(told).startswith("Filter ")
+    except BadRequest as refusal:
+        assert str(refusal).startswith("Filter ")
     else:
         assert all(answer is True or answer is False for answer in answers)

@@ -1,4 +1,4 @@
-"""Filters that would take too long, too much memory, or the interpreter with them."""
+"""Filters that would take too much time or memory, or crash the interpreter."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class TestLengthAndDepth:
         filter = " || ".join(f"entry.name == 'table{n}'" for n in range(120))
         assert filters.entry_filter(filter)(entry("table119"))
 
-    def test_nothing_takes_the_interpreter_down(self) -> None:
-        """In a process of its own, because a stack overflow in native code cannot be caught."""
+    def test_no_filter_crashes_the_interpreter(self) -> None:
+        """In a child process, because a stack overflow in native code cannot be caught."""
         script = """
 import sys
 from morag.errors import BadRequest
@@ -97,13 +97,13 @@ print(bad)
         assert done.returncode == 0, done.stderr
         assert int(done.stdout) >= 4 * (14 + 5 + 14) - 8
 
-    def test_results_that_are_null_do_no_harm(self) -> None:
-        """The library would lose a reference to None for each of them."""
+    def test_null_results_leak_no_references(self) -> None:
+        """The library would lose a reference to None for each null result."""
         script = """
 import sys
 from morag.errors import BadRequest
 from morag.model.keys import ContentKey
-from morag.model.listed import Entry
+from morag.model.results import Entry
 from morag.service import filters
 
 keep = filters.entry_filter("dyn(null)")
@@ -133,10 +133,10 @@ class TestLoops:
             f"operations.all(a, {HUNDRED}.all(x, a.keyElements.all(e, true)))",
         ],
     )
-    def test_within_loops_are_refused_where_they_multiply(self, filter: str) -> None:
+    def test_nested_loops_that_multiply_are_refused(self, filter: str) -> None:
         expect_too_expensive(filter)
 
-    def test_within_loops_are_fine_where_they_are_small(self) -> None:
+    def test_small_nested_loops_are_accepted(self) -> None:
         keep = filters.log_filter("operations.exists(o, o.keyElements.exists(e, e == 't9'))")
         assert keep(commit("many", *(put_table(f"ns.t{n}") for n in range(10))))
         assert not keep(commit("few", put_table("ns.t1")))
@@ -173,21 +173,21 @@ class TestLoops:
 
 class TestGrowth:
     @pytest.mark.parametrize("start", ["commit.message", f"'{'x' * 100}'"])
-    def test_by_tens_is_refused(self, start: str) -> None:
+    def test_growth_by_factors_of_ten_is_refused(self, start: str) -> None:
         once, tens = f"[{start}]", f".map(x, {'+'.join('x' * 10)})"
         assert filters.log_filter(f"size({once}{tens}[0]) > 9")(commit("m"))
         with pytest.raises(BadRequest, match="builds a text or list of about"):
             filters.log_filter(f"size({once}{tens * 3}[0]) > 9")
 
-    def test_of_maps_within_maps_is_refused(self) -> None:
+    def test_growth_by_nested_maps_is_refused(self) -> None:
         within = "commit.authors.map(a, commit.authors.map(b, commit.authors.map(c, a + b + c)))"
         expect_too_expensive(f"{within}.size() > 1")
 
-    def test_a_little_is_fine(self) -> None:
+    def test_little_growth_is_accepted(self) -> None:
         keep = filters.log_filter("commit.authors.map(a, a + '@' + commit.message)[0] == 'joe@hi'")
         assert keep(commit("hi", authors=("joe",)))
 
-    def test_is_bounded_by_the_item(self) -> None:
+    def test_growth_is_bounded_by_the_item(self) -> None:
         keep = filters.log_filter(
             "[commit.message].map(x, x + x + x + x + x).map(x, x + x + x + x)[0].size() > 1"
         )
@@ -197,7 +197,7 @@ class TestGrowth:
 
 
 class TestPatterns:
-    def test_are_matched_in_linear_time(self) -> None:
+    def test_patterns_are_matched_in_linear_time(self) -> None:
         keep = filters.log_filter("commit.message.matches('^(a+)+$')")
         assert not keep(commit("a" * 100_000 + "!"))
         assert keep(commit("a" * 100_000))
@@ -212,7 +212,7 @@ class TestPatterns:
             ".*" * 300,
         ],
     )
-    def test_that_are_large_once_written_out_are_refused(self, pattern: str) -> None:
+    def test_patterns_that_are_large_when_expanded_are_refused(self, pattern: str) -> None:
         expect_too_expensive(f"commit.message.matches('{pattern}')")
 
     @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ class TestPatterns:
             r"\\pL+",
         ],
     )
-    def test_that_people_write_are_fine(self, pattern: str) -> None:
+    def test_common_patterns_are_accepted(self, pattern: str) -> None:
         assert not filters.log_filter(f"commit.message.matches('{pattern}')")(commit(""))
 
-    def test_cost_more_on_large_texts(self) -> None:
+    def test_patterns_cost_more_on_large_texts(self) -> None:
         keep = filters.log_filter("commit.message.matches('(.?){30}b')")
         assert keep(commit("b"))
         with pytest.raises(BadRequest, match="Filter is too expensive"):
@@ -253,5 +253,7 @@ class TestPatterns:
             ("(((", 0),
         ],
     )
-    def test_weigh_as_much_as_they_have_states(self, pattern: str, weight: int) -> None:
+    def test_the_weight_of_a_pattern_is_its_number_of_states(
+        self, pattern: str, weight: int
+    ) -> None:
         assert pattern_weight(pattern) == weight

@@ -1,4 +1,4 @@
-"""What one answer of a listing holds: pages may end early, but not empty; the rest comes whole."""
+"""Pages of a listing may end early, but are not empty; a listing without pages is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST: int = 1000
 
 
 class Clock:
-    """CPU seconds that pass only while a filter looks at an item."""
+    """A CPU clock that advances only while a filter checks an item."""
 
     def __init__(self, seconds_per_item: float = 0.0) -> None:
         self.seconds = 0.0
@@ -52,7 +52,7 @@ def taken(found: Found[int]) -> list[int]:
 def pages(
     count: int, limit: int | None, wanted: Callable[[int], bool] | None, clock: Clock
 ) -> Iterator[list[int]]:
-    """As a client takes them that goes on as long as there is a token."""
+    """All pages, as a client gets them that follows the tokens."""
     token: str | None = "0"
     while token is not None:
         found = Found(numbers(count, token), Paging(limit, token), clock, wanted=wanted)
@@ -98,22 +98,22 @@ def test_a_listing_without_pages_is_never_cut_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "advice"),
+    ("page", "advice"),
     [
-        (Paging(), "ask for it in pages"),
+        (Paging(), "request it in pages"),
         (Paging(10), "narrow the listing"),
     ],
 )
-def test_a_filter_that_never_ends_is_refused_in_words(asked: Paging, advice: str) -> None:
+def test_a_filter_that_takes_too_long_is_refused_with_a_message(page: Paging, advice: str) -> None:
     clock = Clock(1.0)
-    found = Found(numbers(MOST), asked, clock, wanted=clock.costly(lambda n: False))
+    found = Found(numbers(MOST), page, clock, wanted=clock.costly(lambda n: False))
     with pytest.raises(BadRequest, match=advice):
         taken(found)
     assert clock.seconds < 2 * paging.WHOLE_CPU_SECONDS
 
 
-@pytest.mark.parametrize("asked", [Paging(), Paging(limit=100_000)])
-def test_a_filter_that_fails_on_the_last_item_fails_before_anything_is_given(asked: Paging) -> None:
+@pytest.mark.parametrize("page", [Paging(), Paging(limit=100_000)])
+def test_a_filter_that_fails_on_the_last_item_fails_before_any_item_is_sent(page: Paging) -> None:
     def wanted(item: int) -> bool:
         if item == 6999:
             raise BadRequest("Filter fails")
@@ -121,13 +121,13 @@ def test_a_filter_that_fails_on_the_last_item_fails_before_anything_is_given(ask
 
     given: list[int] = []
     with pytest.raises(BadRequest):
-        for batch in Found(numbers(7000), asked, Clock(), wanted=wanted):
+        for batch in Found(numbers(7000), page, Clock(), wanted=wanted):
             given += batch
     assert given == []
 
 
 def test_a_filter_is_not_applied_to_items_that_are_left_for_the_next_page() -> None:
-    """It may fail on them, and Nessie does not look at them either."""
+    """The filter may fail on them, and Nessie does not apply it either."""
     clock = Clock()
     found = Found(numbers(MOST), Paging(10), clock, wanted=clock.costly(lambda n: n % 2 == 0))
     assert taken(found) == list(range(0, 20, 2))
@@ -135,7 +135,7 @@ def test_a_filter_is_not_applied_to_items_that_are_left_for_the_next_page() -> N
     assert clock.looked_at == 21
 
 
-def test_a_large_filtered_listing_judges_each_item_once() -> None:
+def test_a_large_filtered_listing_checks_each_item_once() -> None:
     clock = Clock()
     wanted = clock.costly(lambda n: n % 3 != 0)
     assert taken(Found(numbers(20_000), Paging(), clock, wanted=wanted)) == [
@@ -144,7 +144,7 @@ def test_a_large_filtered_listing_judges_each_item_once() -> None:
     assert clock.looked_at == 20_000
 
 
-def test_a_page_without_a_filter_has_a_largest_size() -> None:
+def test_a_page_without_a_filter_has_a_maximum_size() -> None:
     found = Found(numbers(paging.MOST_ITEMS + 5), Paging(limit=10**9), Clock())
     assert len(taken(found)) == paging.MOST_ITEMS
     assert found.token == str(paging.MOST_ITEMS)
@@ -159,7 +159,7 @@ def test_the_last_item_ends_the_listing(wanted: Callable[[int], bool] | None) ->
     assert found.token is None
 
 
-def test_a_listing_with_pages_of_its_own_has_them_in_any_case() -> None:
+def test_a_listing_with_its_own_pages_always_uses_them() -> None:
     found = Found(numbers(MOST), Paging(), Clock(), page_size=250)
     assert taken(found) == list(range(250))
     assert found.token == "250"
@@ -174,7 +174,7 @@ def test_large_items_come_one_by_one_and_small_ones_together() -> None:
 
 
 class Thing:
-    """An item that tells whether anybody still holds it."""
+    """An item that counts how many of its kind are alive."""
 
     held: ClassVar = WeakSet["Thing"]()
 
@@ -184,7 +184,7 @@ class Thing:
 
 
 @pytest.mark.parametrize("size", [None, 100_000])
-def test_a_slow_reader_of_a_filtered_listing_makes_the_server_hold_little(size: int | None) -> None:
+def test_a_slow_reader_of_a_filtered_listing_keeps_few_items_in_memory(size: int | None) -> None:
     listing = Listing(lambda: map(Thing, range(20_000)), lambda thing: str(thing.number))
     size_of = None if size is None else lambda thing: size
     found = Found(listing, Paging(), Clock(), wanted=lambda thing: True, size_of=size_of)
@@ -198,12 +198,12 @@ def test_a_slow_reader_of_a_filtered_listing_makes_the_server_hold_little(size: 
 def test_a_filtered_listing_that_cannot_be_read_again_is_bounded() -> None:
     many = numbers(paging.MOST_ITEMS + 600)
     found = Found(many, Paging(), Clock(), wanted=lambda n: True, repeatable=False)
-    with pytest.raises(BadRequest, match="ask for it in pages"):
+    with pytest.raises(BadRequest, match="request it in pages"):
         taken(found)
 
 
 def sparse(count: int, step: int, clock: Clock) -> Listing[int]:
-    """One number in `step`, and a pause of three milliseconds for each of the others."""
+    """One number in `step`, and three milliseconds of work for each of the others."""
 
     def items() -> Iterator[int | None]:
         for number in range(count):
@@ -215,7 +215,7 @@ def sparse(count: int, step: int, clock: Clock) -> Listing[int]:
 
 @pytest.mark.parametrize("wanted", [None, lambda n: True])
 @pytest.mark.parametrize("limit", [None, 3])
-def test_a_search_for_the_next_item_takes_breaks(
+def test_a_search_for_the_next_item_pauses(
     wanted: Callable[[int], bool] | None, limit: int | None
 ) -> None:
     clock = Clock()

@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite, and servers and lakes to read from."""
+"""One Spark session for all tests, and servers, branches and lakes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import morag
 from morag.client import Client
 from morag.spark import session
 from morag.spark.opening import Origin
-from tests.serving import Served
-from tests.spark.branches import Branch
-from tests.spark.lake import Lake
-from tests.spark.scene import Scene
+from tests.server_process import Served
+from tests.spark.gc_scenario import Scenario
+from tests.spark.iceberg_lake import Lake
+from tests.spark.sample_catalog import filled
+from tests.spark.scratch_branch import Branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_litter(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What PySpark leaves behind is collected before a test comes that would be blamed for it."""
+def collect_garbage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect sockets that PySpark leaves, so that their warnings do not fail a later test."""
     yield
     if "spark" in request.fixturenames:
         gc.collect()
@@ -43,7 +44,7 @@ def no_litter(request: pytest.FixtureRequest) -> Iterator[None]:
 def another_disk(tmp_path: Path) -> Iterator[Path]:
     shared_memory = Path("/dev/shm")
     if not shared_memory.is_dir() or shared_memory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is no second disk here")
+        pytest.skip("this machine has no second disk")
     with tempfile.TemporaryDirectory(dir=shared_memory) as made:
         yield Path(made)
 
@@ -57,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.local.dir": str(directory / "local"),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
-            # It is young when it dies, and its tables are small: compiling never pays.
+            # The session is short and its tables are small: compiling does not pay off.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -71,6 +72,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Served(tmp_path_factory.mktemp("served")) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def catalog_options(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, dict[str, str]]]:
+    """The options for the sample catalog: by the `uri` of a server, and by its `store`."""
+    directory = tmp_path_factory.mktemp("catalog")
+    store = f"rocksdb:{directory / 'store'}"
+    with filled(directory, store) as (served, _):
+        yield {"uri": {"uri": served.url}, "store": {"store": store}}
 
 
 @pytest.fixture
@@ -92,7 +104,7 @@ def lake(tmp_path: Path, origin: Origin) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def scene(spark: SparkSession, tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(spark, tmp_path)
+def scenario(spark: SparkSession, tmp_path: Path) -> Iterator[Scenario]:
+    made = Scenario(spark, tmp_path)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""`morag spark …` as people type it."""
+"""The commands `morag spark …`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 import morag
 from morag.cli.main import main
-from morag.cli.spark_shown import differences, size
+from morag.cli.spark_text import diff_text, size
 from morag.spark import CannotRun, gc
-from morag.spark.failures import in_plain_words, plain
-from tests.spark.lake import Lake
+from morag.spark.commands import readable_errors, root_message
+from tests.spark.iceberg_lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def lake(tmp_path: Path, store: str) -> Iterator[Lake]:
         yield Lake(repository, (tmp_path / "lake").as_uri())
 
 
-def test_a_diff_is_told_in_words(
+def test_a_diff_is_printed_in_words(
     spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.make("db.orders", rows=2)
@@ -50,23 +50,23 @@ def test_a_diff_is_told_in_words(
     dev.grow("db.orders", 3)
     dev.rename("db.old", "db.new")
     assert main(["spark", "diff", "main", "dev", "--store", store]) == 0
-    said = capsys.readouterr()
-    lines = sorted(line for line in said.out.splitlines() if not line.startswith(" "))
+    printed = capsys.readouterr()
+    lines = sorted(line for line in printed.out.splitlines() if not line.startswith(" "))
     assert lines[0].startswith("> db.new (was db.old)  ICEBERG_TABLE  1 rows; 1 files; ")
     assert lines[1].startswith("~ db.orders  ICEBERG_TABLE  rows 2 to 5 (+3); files 1 to 2 (+1); ")
-    assert "    ahead: append\n" in said.out
-    assert "diff: " in said.err
+    assert "    ahead: append\n" in printed.out
+    assert "diff: " in printed.err
 
     rows = ["spark", "diff", "main", "dev", "--store", store, "--rows", "db.orders", "--json"]
     assert main([*rows, "--quiet"]) == 0
-    said = capsys.readouterr()
-    changes = [msgspec.json.decode(line) for line in said.out.splitlines()]
+    printed = capsys.readouterr()
+    changes = [msgspec.json.decode(line) for line in printed.out.splitlines()]
     assert [change["_change"] for change in changes] == ["ADDED"] * 3
-    assert said.err == ""
-    assert differences([]) == "no differences\n"
+    assert printed.err == ""
+    assert diff_text([]) == "no differences\n"
 
 
-def test_tables_can_be_read_in_part(
+def test_columns_and_rows_of_a_table_can_be_selected(
     spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lake.make("db.orders")
@@ -78,18 +78,18 @@ def test_tables_can_be_read_in_part(
         "db.orders  ICEBERG_TABLE",
     ]
     assert main([*read, "--limit", "1"]) == 0
-    said = capsys.readouterr()
-    assert len(said.out.splitlines()) == 2
-    assert "only the first 1" in said.err
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert "only the first 1 rows are shown" in printed.err
     path = str(tmp_path / "entries")
     assert main([*read, "--output", path]) == 0
-    assert main([*read, "--output", path]) == 1  # Whatever is there may be somebody's.
+    assert main([*read, "--output", path]) == 1  # An existing path is not overwritten.
     assert spark.read.parquet(path).count() == 3
     assert main([*read[:-1], "key,nonsense"]) == 1
     assert "has no column 'nonsense'" in capsys.readouterr().err
 
 
-def test_a_lake_that_has_lost_something_is_not_well(
+def test_the_exit_code_shows_that_a_lake_has_lost_files(
     spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lake.make("db.orders")
@@ -109,7 +109,7 @@ def test_a_lake_that_has_lost_something_is_not_well(
 
 
 @pytest.mark.long
-def test_garbage_goes_only_when_one_says_so(
+def test_garbage_is_removed_only_without_dry_run(
     spark: SparkSession, lake: Lake, store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lake.make("db.orders")
@@ -119,11 +119,11 @@ def test_garbage_goes_only_when_one_says_so(
     runs, catalog = str(tmp_path / "runs"), ["--store", store]
     collect = ["spark", "gc", "collect", "--runs", runs, "--grace", "PT0S", *catalog]
     assert main(collect) == 0
-    said = capsys.readouterr()
-    run = said.out.splitlines()[0].removeprefix("run ")
-    assert "orphans: 1 files, 5 B" in said.out
-    assert "this was a dry run" in said.out
-    assert "listed: " in said.err  # A stage of it.
+    printed = capsys.readouterr()
+    run = printed.out.splitlines()[0].removeprefix("run ")
+    assert "orphans: 1 files, 5 B" in printed.out
+    assert "this was a dry run" in printed.out
+    assert "listed: " in printed.err  # The name of a stage.
     assert main(["spark", "health", "--orphans", run, "--json", *catalog]) == 0
     rows = (msgspec.json.decode(line) for line in capsys.readouterr().out.splitlines())
     assert {row["key"][-1]: (row["orphan_files"], row["orphan_bytes"]) for row in rows} == {
@@ -144,7 +144,9 @@ def test_garbage_goes_only_when_one_says_so(
     assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 1
     assert "removed: failed 1 files, 5 B" in capsys.readouterr().out
     assert main(["spark", "gc", "purge", run, "--no-dry-run", *catalog]) == 0
-    assert "removed: failed 1 files, 5 B" in capsys.readouterr().out, "that is not its own failure"
+    assert "removed: failed 1 files, 5 B" in capsys.readouterr().out, (
+        "a failure of another command does not count"
+    )
     other = f"sqlite:{tmp_path / 'other.db'}"
     morag.open(other).close()
     for step in ("sweep", "purge"):
@@ -154,7 +156,7 @@ def test_garbage_goes_only_when_one_says_so(
     assert main(["spark", "gc", "sweep", run, "--no-dry-run", *catalog]) == 0
     assert "removed: quarantined 1 files, 5 B" in capsys.readouterr().out
     assert not litter.exists()
-    assert main(["spark", "gc", "purge", run, *catalog]) == 0  # Dry, too.
+    assert main(["spark", "gc", "purge", run, *catalog]) == 0  # A dry run.
     assert waiting.exists()
     assert main(["spark", "gc", "show", run, "--part", "removed-1"]) == 1
     assert "no step 'removed-1' yet, but refs, " in capsys.readouterr().err
@@ -175,7 +177,7 @@ def test_garbage_goes_only_when_one_says_so(
 
 
 @pytest.mark.parametrize("step", ["resume", "sweep", "undo", "purge"])
-def test_who_stops_a_job_is_told_how_it_goes_on(
+def test_an_interrupted_gc_job_prints_how_to_continue(
     spark: SparkSession,
     step: str,
     capsys: pytest.CaptureFixture[str],
@@ -188,15 +190,15 @@ def test_who_stops_a_job_is_told_how_it_goes_on(
     monkeypatch.setattr(gc, step, stopped)
     catalog = [] if step == "undo" else ["--uri", "http://127.0.0.1:1"]
     assert main(["spark", "gc", step, "a-run", *catalog]) == 1
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "repeat the command" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["read", "entries"], "name the catalog by --uri or by --store"),
         (["read", "nothing"], "invalid choice: 'nothing'"),
-        (["read", "log", "--store", "sqlite:x", "--conf", "a"], "--conf is given as NAME=VALUE"),
+        (["read", "log", "--store", "sqlite:x", "--conf", "a"], "--conf must be NAME=VALUE"),
         (["diff", "main"], "the following arguments are required: TO"),
         (
             ["diff", "a", "b", "--uri", "http://127.0.0.1:1", "--limit", "0"],
@@ -206,23 +208,23 @@ def test_who_stops_a_job_is_told_how_it_goes_on(
         ([], "required: JOB"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_starts(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_arguments_are_refused_before_spark_starts(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
         code: object = main(["spark", *arguments])
     except SystemExit as end:
         code = end.code
     assert code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_store_in_memory_is_refused_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_in_memory_is_refused_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "read", "entries", "--store", "memory:"]) == 1
     assert "morag serve --store memory:" in capsys.readouterr().err
 
 
-def test_a_server_that_is_not_there_is_told_in_one_line(
+def test_an_unreachable_server_is_reported_in_one_line(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -243,30 +245,30 @@ def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
         quick = ["--master", "local[1]", "--conf", f"spark.local.dir={tmp_path}"]
         process = subprocess.Popen([*job, *quick], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         try:
-            held, _ = silent.accept()  # It asks, and nobody will answer.
+            held, _ = silent.accept()  # The request never gets a response.
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=_PATIENCE_SECONDS)
+            _, errors = process.communicate(timeout=_PATIENCE_SECONDS)
             held.close()
         finally:
             process.kill()
             process.wait()
     assert process.returncode == 1
-    assert "morag: stopped\n" in said
-    assert "Traceback" not in said
+    assert "morag: stopped\n" in errors
+    assert "Traceback" not in errors
 
 
-def test_what_fails_because_it_was_stopped_is_no_failure() -> None:
-    with pytest.raises(KeyboardInterrupt), in_plain_words():
+def test_an_error_that_ctrl_c_caused_is_an_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), readable_errors():
         try:
             raise KeyboardInterrupt
         finally:
             raise Py4JError("Answer from Java side is empty")
-    with pytest.raises(CannotRun, match="Spark failed: no answer"), in_plain_words():
+    with pytest.raises(CannotRun, match="Spark failed: no answer"), readable_errors():
         raise Py4JError("no answer")
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "message"),
     [
         (
             "An error occurred\n  File x\nmorag.spark.errors.CannotRun: No store\n\tat java.lang",
@@ -276,12 +278,12 @@ def test_what_fails_because_it_was_stopped_is_no_failure() -> None:
         ("[SOME_CLASS] what happened\nJVM stacktrace:", "Spark failed: [SOME_CLASS] what happened"),
     ],
 )
-def test_what_went_wrong_is_found_in_long_reports(report: str, said: str) -> None:
-    assert plain(report) == said
+def test_the_root_message_is_found_in_long_reports(report: str, message: str) -> None:
+    assert root_message(report) == message
 
 
 @pytest.mark.parametrize(
-    ("bytes", "told"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (2_500_000, "2.5 MB")]
+    ("bytes", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (2_500_000, "2.5 MB")]
 )
-def test_sizes_are_told_by_their_unit(bytes: int, told: str) -> None:
-    assert size(bytes) == told
+def test_sizes_are_shown_with_units(bytes: int, text: str) -> None:
+    assert size(bytes) == text

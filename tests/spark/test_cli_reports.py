@@ -1,4 +1,4 @@
-"""`morag spark read`, `diff` and `health` as people type them: how catalogs and keys are named."""
+"""How the commands `morag spark read`, `diff` and `health` name catalogs and keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from morag import ContentKey, Delete, Put
 from morag.cli.main import main
-from morag.cli.spark_shown import rule
+from morag.cli.spark_text import table_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from morag.spark.opening import Origin
-    from tests.spark.lake import Lake
+    from tests.spark.iceberg_lake import Lake
 
 
-def test_a_key_is_given_as_it_is_shown(
+def test_a_key_is_accepted_as_diff_shows_it(
     spark: SparkSession, lake: Lake, origin: Origin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.make("db.orders", rows=2)
@@ -58,8 +58,8 @@ def test_the_store_can_be_named_in_a_file(
     assert "'store_file' cannot be read" in capsys.readouterr().err
 
 
-def test_long_values_are_cut_but_not_what_tells_files_apart() -> None:
+def test_long_values_are_cut_except_paths() -> None:
     path, message = f"s3://lake/{'x' * 80}/1.parquet", "y" * 80
-    head, line = rule([Row(path=path, message=message)]).splitlines()
+    head, line = table_text([Row(path=path, message=message)]).splitlines()
     assert head.split() == ["path", "message"]
     assert line == f"{path}  {'y' * 59}…"

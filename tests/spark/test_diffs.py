@@ -1,4 +1,4 @@
-"""What happened to tables between two references."""
+"""Differences of tables between two references."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from pyiceberg.types import (
 import morag
 from morag import ContentKey, ContentNotFound, DeltaLakeTable, Namespace, Put
 from morag.spark import CannotRun
-from morag.spark.comparing import compared
+from morag.spark.content_comparison import compare
+from morag.spark.content_state import Size, SnapshotInfo, State
 from morag.spark.diffs import changed_rows, diff
 from morag.spark.schema_changes import schema_changes
-from morag.spark.states import Made, Size, State
-from tests.spark.watching import all_watched
+from tests.spark.watched_jobs import all_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from morag.spark.opening import Origin
     from morag.spark.progress import Progress
-    from tests.spark.lake import Lake
+    from tests.spark.iceberg_lake import Lake
 
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()
 
 
-def test_columns_are_told_by_what_became_of_them() -> None:
+def test_changes_of_columns_are_described() -> None:
     before = Schema(
         NestedField(1, "id", INT, required=True),
         NestedField(2, "word", TEXT),
@@ -76,7 +76,7 @@ def test_rows_may_be_identified_by_other_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         (3, 3, ("SAME", ())),
         (1, 3, ("AHEAD", ("overwrite", "delete"))),
@@ -87,38 +87,40 @@ def test_rows_may_be_identified_by_other_columns() -> None:
         (3, -1, ("BEHIND", ())),
     ],
 )
-def test_snapshots_are_related_by_their_parents(old: int, new: int, told: tuple[str, Any]) -> None:
+def test_snapshots_are_related_by_their_parents(
+    old: int, new: int, expected: tuple[str, Any]
+) -> None:
     #  1 - 2 - 3,  1 - 4 - 5,  9
     known = {
-        1: Made(None, "append"),
-        2: Made(1, "overwrite"),
-        3: Made(2, "delete"),
-        4: Made(1, "replace"),
-        5: Made(4, None),
-        9: Made(8, "append"),  # Its parent has expired.
+        1: SnapshotInfo(None, "append"),
+        2: SnapshotInfo(1, "overwrite"),
+        3: SnapshotInfo(2, "delete"),
+        4: SnapshotInfo(1, "replace"),
+        5: SnapshotInfo(4, None),
+        9: SnapshotInfo(8, "append"),  # Its parent has expired.
     }
-    found = compared(
+    found = compare(
         State(snapshot_id=old, snapshots=known), State(snapshot_id=new, snapshots=known)
     )
-    assert (found.history, found.operations) == told
+    assert (found.history, found.operations) == expected
 
 
-def test_a_side_that_is_not_there_is_not_compared() -> None:
+def test_a_missing_side_is_not_compared() -> None:
     size = Size(3, 1, 100)
-    found = compared(None, State(snapshot_id=1, size=size, facts={"location": "a"}))
+    found = compare(None, State(snapshot_id=1, size=size, facts={"location": "a"}))
     assert (found.new, found.old, found.history) == (size, Size(), None)
     assert found.other_changes == ()
 
 
-def test_what_a_catalog_notes_for_itself_is_no_change() -> None:
+def test_properties_that_nessie_writes_for_itself_are_ignored() -> None:
     old, new = (
         State(snapshot_id=1, facts={"property nessie.commit.id": id, "property owner": id})
         for id in ("a", "b")
     )
-    assert compared(old, new).other_changes == ("changed property owner from a to b",)
+    assert compare(old, new).other_changes == ("changed property owner from a to b",)
 
 
-def test_every_kind_of_change_is_told_from_metadata_alone(
+def test_every_kind_of_change_is_found_in_metadata_alone(
     spark: SparkSession, lake: Lake, origin: Origin
 ) -> None:
     lake.make("db.grown", rows=3)
@@ -181,7 +183,7 @@ def test_every_kind_of_change_is_told_from_metadata_alone(
     assert {row.problem for name, row in found.items() if name != "db.lost"} == {None}
 
 
-def test_rows_of_a_renamed_table_are_found_and_how_far_it_is(
+def test_rows_of_a_renamed_table_are_found_and_progress_is_reported(
     spark: SparkSession, lake: Lake, origin: Origin
 ) -> None:
     lake.make("db.old_name", rows=2)
@@ -189,20 +191,20 @@ def test_rows_of_a_renamed_table_are_found_and_how_far_it_is(
     dev = lake.on("dev")
     dev.rename("db.old_name", "db.new_name")
     dev.grow("db.new_name", 1)
-    told: list[Progress] = []
+    reported: list[Progress] = []
     renamed = ContentKey.of("db", "new_name")
     with all_watched(spark):
-        rows = changed_rows(spark, origin, "main", "dev", renamed, progress=told.append)
-        found = diff(spark, origin, "main", "dev", progress=told.append)
+        rows = changed_rows(spark, origin, "main", "dev", renamed, progress=reported.append)
+        found = diff(spark, origin, "main", "dev", progress=reported.append)
     assert rows.is_cached and found.is_cached
     assert [row._change for row in rows.collect()] == ["ADDED"]
     assert [row.change for row in found.collect()] == ["RENAMED"]
-    assert {each.stage for each in told} == {"rows", "diff"}
+    assert {each.stage for each in reported} == {"rows", "diff"}
     for frame in (rows, found):
         frame.unpersist()
 
 
-def test_rows_of_what_has_none_are_refused(spark: SparkSession, lake: Lake, origin: Origin) -> None:
+def test_contents_without_rows_are_refused(spark: SparkSession, lake: Lake, origin: Origin) -> None:
     lake.make("db.table", rows=0)
     with pytest.raises(ContentNotFound, match=r"has a table 'db\.nothing'"):
         changed_rows(spark, origin, "main", "main", ContentKey.of("db", "nothing"))

@@ -14,8 +14,8 @@ from pyiceberg.types import LongType, StringType
 import morag
 from morag import ContentKey, IcebergTable
 from morag.spark import CannotRun
-from morag.spark.rows import CHANGE, rows_between
-from tests.spark.lake import Lake
+from morag.spark.row_changes import CHANGE, rows_between
+from tests.spark.iceberg_lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,13 +32,13 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield Lake(repository, (tmp_path / "lake").as_uri())
 
 
-def test_rows_come_and_go_as_often_as_they_are_there(spark: SparkSession, lake: Lake) -> None:
+def test_equal_rows_are_counted(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("db.items", ITEMS)
     table.append(_items((1, "one"), (2, "two"), (2, "two"), (3, "three")))
     old = _content(lake, "db.items")
     table.overwrite(_items((1, "one"), (2, "two"), (4, "four"), (4, "four")))
     new = _content(lake, "db.items")
-    assert _told(rows_between(spark, old, new)) == [
+    assert _sorted_rows(rows_between(spark, old, new)) == [
         ("ADDED", 4, "four"),
         ("ADDED", 4, "four"),
         ("REMOVED", 2, "two"),
@@ -53,7 +53,9 @@ def test_files_that_both_states_have_are_not_read(spark: SparkSession, lake: Lak
     table.append(_items((2, "two")))
     (shared,) = table.scan(snapshot_id=old.snapshot_id).plan_files()
     Path(shared.file.file_path.removeprefix("file://")).unlink()
-    assert _told(rows_between(spark, old, _content(lake, "db.items"))) == [("ADDED", 2, "two")]
+    assert _sorted_rows(rows_between(spark, old, _content(lake, "db.items"))) == [
+        ("ADDED", 2, "two")
+    ]
 
 
 def test_a_table_without_snapshots_has_no_rows(spark: SparkSession, lake: Lake) -> None:
@@ -62,18 +64,18 @@ def test_a_table_without_snapshots_has_no_rows(spark: SparkSession, lake: Lake) 
     assert empty.snapshot_id == -1
     table.append(_items((1, "one")))
     full = _content(lake, "db.items")
-    assert _told(rows_between(spark, full, empty)) == [("REMOVED", 1, "one")]
+    assert _sorted_rows(rows_between(spark, full, empty)) == [("REMOVED", 1, "one")]
 
 
-def test_a_table_that_is_gone_has_all_its_rows_told(spark: SparkSession, lake: Lake) -> None:
+def test_all_rows_of_a_dropped_table_are_removed(spark: SparkSession, lake: Lake) -> None:
     lake.create_table("db.items", ITEMS).append(_items((1, "one")))
     table = _content(lake, "db.items")
-    assert _told(rows_between(spark, table, None)) == [("REMOVED", 1, "one")]
-    with pytest.raises(CannotRun, match="no table"):
+    assert _sorted_rows(rows_between(spark, table, None)) == [("REMOVED", 1, "one")]
+    with pytest.raises(CannotRun, match="Neither state has a table"):
         rows_between(spark, None, None)
 
 
-def test_columns_are_told_apart_by_their_ids(spark: SparkSession, lake: Lake) -> None:
+def test_columns_are_identified_by_their_ids(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("db.items", ITEMS)
     table.append(_items((1, "one"), (2, "two")))
     old = _content(lake, "db.items")
@@ -84,21 +86,21 @@ def test_columns_are_told_apart_by_their_ids(spark: SparkSession, lake: Lake) ->
     rows = {"id": [1, 2], "text": ["one", "two"], "note": [None, "new"]}
     table.overwrite(pa.table(rows, table.schema().as_arrow()))
     new = _content(lake, "db.items")
-    assert _told(rows_between(spark, old, new)) == [
+    assert _sorted_rows(rows_between(spark, old, new)) == [
         ("ADDED", 2, "two", "new"),
         ("REMOVED", 2, "two", None),
     ]
-    # And the other way round, where the older names and columns count, and the wider type.
-    assert _told(rows_between(spark, new, old)) == []
+    # In the reverse direction, the older names and columns and the wider type count.
+    assert _sorted_rows(rows_between(spark, new, old)) == []
 
 
-def test_both_versions_of_a_row_that_is_known_by_a_column(spark: SparkSession, lake: Lake) -> None:
+def test_a_changed_row_is_shown_before_and_after(spark: SparkSession, lake: Lake) -> None:
     table = lake.create_table("db.items", ITEMS)
     table.append(_items((1, "one"), (2, "two"), (3, "three")))
     old = _content(lake, "db.items")
     table.overwrite(_items((1, "one"), (2, "zwei"), (4, "four")))
     new = _content(lake, "db.items")
-    assert _told(rows_between(spark, old, new, on=["id"])) == [
+    assert _sorted_rows(rows_between(spark, old, new, on=["id"])) == [
         ("ADDED", 4, "four"),
         ("AFTER", 2, "zwei"),
         ("BEFORE", 2, "two"),
@@ -121,7 +123,7 @@ def test_another_table_of_the_same_name_is_compared_by_names(
     new = _content(lake, "db.items")
     assert old.id != new.id
     changes = rows_between(spark, old, new).select(CHANGE, "id", "word")
-    assert _told(changes) == [("ADDED", 3, "three"), ("REMOVED", 2, "two")]
+    assert _sorted_rows(changes) == [("ADDED", 3, "three"), ("REMOVED", 2, "two")]
 
 
 def test_rows_of_all_types_can_be_compared(spark: SparkSession, lake: Lake) -> None:
@@ -178,5 +180,5 @@ def _content(lake: Lake, name: str) -> IcebergTable:
     return content
 
 
-def _told(rows: DataFrame) -> list[tuple[Any, ...]]:
+def _sorted_rows(rows: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in rows.collect()), key=repr)

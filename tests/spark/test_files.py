@@ -12,7 +12,7 @@ from pyarrow.fs import FileInfo, FileType
 
 from morag.spark import CannotRun, files
 from morag.spark.files import Files
-from tests.spark.buckets import bucket, put
+from tests.spark.s3_buckets import bucket, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def s3() -> Iterator[Files]:
         yield Files(options)
 
 
-def test_a_walk_tells_sizes_and_does_not_follow_links_inside(tree: Path) -> None:
+def test_a_walk_returns_sizes_and_does_not_follow_links(tree: Path) -> None:
     (tree / "elsewhere").mkdir()
     (tree / "elsewhere" / "c").write_bytes(b"c")
     (tree / "t" / "out").symlink_to(tree / "elsewhere")
@@ -43,7 +43,7 @@ def test_a_walk_tells_sizes_and_does_not_follow_links_inside(tree: Path) -> None
     assert list(Files().walk(f"{tree}/nowhere", lambda name: False)) == []
 
 
-def test_a_link_can_be_walked_through_and_found(tree: Path) -> None:
+def test_a_linked_directory_can_be_walked_and_a_linked_file_found(tree: Path) -> None:
     (tree / "link").symlink_to(tree / "t")
     found = Files().walk(f"file://{tree}/link", lambda name: False)
     assert {each.path for each in found} == {
@@ -71,25 +71,25 @@ def test_files_are_found_read_moved_and_deleted(tree: Path) -> None:
         files.delete(there)
 
 
-def test_a_file_is_read_under_whatever_name_its_writer_made_of_it(tree: Path) -> None:
+def test_a_file_is_read_under_all_names_that_writers_give_it(tree: Path) -> None:
     (tree / "a b").write_bytes(b"decoded")
     assert Files().read(f"file://{tree}/a%20b") == b"decoded"
     (tree / "a%20b").write_bytes(b"as it is")
     assert Files().read(f"file://{tree}/a%20b") == b"as it is"
 
 
-def test_a_file_is_there_under_whatever_name_its_writer_made_of_it(tree: Path, s3: Files) -> None:
+def test_a_file_exists_under_all_names_that_writers_give_it(tree: Path, s3: Files) -> None:
     (tree / "a b").write_bytes(b"decoded")
     assert Files().find(f"{tree}/a%20b") is None
-    assert Files().is_there(f"{tree}/a%20b")
-    assert not Files().is_there(f"{tree}/a%20c")
+    assert Files().exists(f"{tree}/a%20b")
+    assert not Files().exists(f"{tree}/a%20c")
     put(s3.options, "s3://lake/there/x", b"x")
-    assert s3.is_there("s3a://lake//there/x"), "as Hadoop means it"
+    assert s3.exists("s3a://lake//there/x"), "Hadoop collapses two slashes"
     with pytest.raises(CannotRun, match="two slashes"):
-        s3.is_there("s3://lake//there/y")
+        s3.exists("s3://lake//there/y")
 
 
-def test_an_old_file_that_was_brought_here_is_not_old(tree: Path) -> None:
+def test_an_old_file_that_was_moved_here_is_not_old(tree: Path) -> None:
     before = time_ns() // 1000
     brought = shutil.copy2(tree / "t" / "b.avro", tree / "c.avro")
     os.utime(brought, (1, 1))
@@ -103,7 +103,7 @@ def test_an_old_file_that_was_brought_here_is_not_old(tree: Path) -> None:
 
 def test_a_move_overwrites_nothing(tree: Path) -> None:
     here, there = tree / "t" / "b.avro", tree / "t" / "data" / "day=1" / "a.parquet"
-    with pytest.raises(FileExistsError, match="is not the file"):
+    with pytest.raises(FileExistsError, match="is not a copy of"):
         Files().move(str(here), str(there))
     assert (here.read_bytes(), there.read_bytes()) == (b"de", b"abc")
 
@@ -124,8 +124,8 @@ def test_a_link_to_the_file_is_not_taken_for_a_copy_of_it(tree: Path) -> None:
     assert here.read_bytes() == b"de"
 
 
-def test_what_does_not_tell_its_age_is_not_old() -> None:
-    assert files._elsewhere(FileInfo("b/x", FileType.File, size=1)).modified_micros is None
+def test_a_file_without_a_time_is_not_old() -> None:
+    assert files._on_s3(FileInfo("b/x", FileType.File, size=1)).modified_micros is None
 
 
 def test_values_of_options_are_not_shown() -> None:
@@ -141,26 +141,26 @@ def test_a_move_on_s3_that_was_stopped_half_way_is_completed(s3: Files) -> None:
     assert s3.find(here) is None
     assert s3.read(there) == b"abc"
     left = {each.path for each in s3.walk("s3://lake/half", lambda name: False)}
-    assert left == {there}, "what Arrow leaves of a directory is no file"
+    assert left == {there}, "the object that Arrow leaves for a directory is not a file"
     put(s3.options, here, b"abd")
     with pytest.raises(FileExistsError):
         s3.move(here, there)
     assert (s3.read(here), s3.read(there)) == (b"abd", b"abc")
 
 
-def test_directories_without_a_name_are_passed_over(s3: Files) -> None:
+def test_directories_with_an_empty_name_are_skipped(s3: Files) -> None:
     for key in ("x//y", "x/z", "x/y"):
         put(s3.options, f"s3://lake/slashes/{key}", key.encode())
     found = s3.walk("s3://lake/slashes", lambda name: False)
     assert {each.path for each in found} == {"s3://lake/slashes/x/y", "s3://lake/slashes/x/z"}
     assert list(s3.walk("s3://lake/slashes//x", lambda name: False)) == []
-    assert s3.read("s3a://lake//slashes/x/z") == b"x/z", "as Hadoop means it"
+    assert s3.read("s3a://lake//slashes/x/z") == b"x/z", "Hadoop collapses two slashes"
     with pytest.raises(CannotRun, match="two slashes"):
         s3.read("s3://lake/slashes//nowhere")
 
 
-def test_what_s3_cannot_copy_stays(s3: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_S3_COPIES_BYTES", 2)  # Nobody has 5 GiB to spare for a test.
+def test_a_file_that_s3_cannot_copy_stays(s3: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_S3_COPY_LIMIT_BYTES", 2)  # 5 GiB are too much for a test.
     put(s3.options, "s3://lake/big/x", b"abc")
     with pytest.raises(CannotRun, match="5 GiB"):
         s3.move("s3://lake/big/x", "s3://lake/big/q/x")

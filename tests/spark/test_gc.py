@@ -1,4 +1,4 @@
-"""Garbage collection on small lakes: what it keeps, when it refuses, how it goes on."""
+"""Garbage collection on small lakes: what it keeps, when it refuses, how it continues."""
 
 from __future__ import annotations
 
@@ -15,265 +15,288 @@ import morag
 from morag import ContentKey, IcebergTable, MoragError, Put
 from morag.model.configs import GarbageCollectorConfig, ReferenceCutoffPolicy
 from morag.spark import CannotRun, gc
-from morag.spark.gc.busy import alone
+from morag.spark.gc.lock import locked
+from morag.spark.gc.mark import recorded_roots
+from morag.spark.gc.steps import RESCUED, UNDONE
 from morag.spark.opening import Origin
-from tests.spark.lake import ROWS
-from tests.spark.scene import Scene, paths
+from tests.spark.gc_scenario import Scenario, paths
+from tests.spark.iceberg_lake import ROWS
+from tests.spark.reachable_files import path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from morag.spark.progress import Progress
 
-pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on busy machines.
 
 
 @pytest.mark.long
-def test_policies_grace_snapshots_and_locations_are_as_asked_for(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    scene.lake.grow("db.t")
-    scene.lake.load_table("db.t").delete("id < 2000")
-    scene.lake.make("db.gone")
-    scene.catalog.references.create_branch("etl", "main")
-    scene.lake.drop("db.gone")
-    scene.lake.on("etl").drop("db.gone")
-    scene.catalog.configs.update(
+def test_policies_grace_snapshots_and_locations_are_those_requested(scenario: Scenario) -> None:
+    scenario.lake.make("db.t")
+    scenario.lake.grow("db.t")
+    scenario.lake.load_table("db.t").delete("id < 2000")
+    scenario.lake.make("db.gone")
+    scenario.catalog.references.create_branch("etl", "main")
+    scenario.lake.drop("db.gone")
+    scenario.lake.on("etl").drop("db.gone")
+    scenario.catalog.configs.update(
         GarbageCollectorConfig(
             default_cutoff_policy="1",
             per_ref_cutoff_policies=(ReferenceCutoffPolicy("etl", "2"),),
             new_files_grace_period="P30D",
         )
     )
-    stray = scene.warehouse / "stray.parquet"
-    stray.write_bytes(b"nobody knows")
-    scene.age(days=30)
-    dropped = {each for each in scene.files() if "/db/gone/" in each}
+    stray = scenario.warehouse / "stray.parquet"
+    stray.write_bytes(b"in no table")
+    scenario.age(days=30)
+    dropped = {each for each in scenario.files() if "/db/gone/" in each}
     young = Path(min(dropped).removeprefix("file://"))
-    now = scene.world.clock_nanos()
+    now = scenario.world.clock_nanos()
     os.utime(young, ns=(now, now))
 
-    by_configuration = scene.collect()
+    by_configuration = scenario.collect()
     assert by_configuration.plan.grace_nanos == 30 * 86_400 * 10**9
     assert paths(by_configuration.orphans) == set(), "etl had the table one commit ago"
 
-    asked = scene.collect(cutoffs={"etl": "1"}, locations=[str(scene.warehouse)])
-    assert paths(asked.orphans) == dropped - {young.as_uri()} | {stray.as_uri()}
-    assert [row.location for row in asked.read("locations").collect()] == [scene.warehouse.as_uri()]
+    requested = scenario.collect(cutoffs={"etl": "1"}, locations=[str(scenario.warehouse)])
+    assert paths(requested.orphans) == dropped - {young.as_uri()} | {stray.as_uri()}
+    assert [row.location for row in requested.read("locations").collect()] == [
+        scenario.warehouse.as_uri()
+    ]
 
-    as_the_original = scene.collect(cutoff="1", snapshots="current", dropped=False)
-    orphans = paths(as_the_original.orphans)
-    assert all("/db/t/" in path for path in orphans), "dropped tables are not looked for"
+    as_nessie = scenario.collect(cutoff="1", snapshots="current", dropped=False)
+    orphans = paths(as_nessie.orphans)
+    assert all("/db/t/" in path for path in orphans), (
+        "the directories of dropped tables are not listed"
+    )
     assert sum("/snap-" in path for path in orphans) == 2
     assert sum(path.endswith(".parquet") for path in orphans) == 1
 
 
-def test_nothing_goes_while_live_metadata_is_missing(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    scene.lake.make("db.lost")
-    scene.lake.make("db.gone")
-    scene.lake.drop("db.gone")
-    scene.age()
-    lost = scene.lake.metadata_location("db.lost")
+def test_nothing_is_removed_while_live_metadata_is_missing(scenario: Scenario) -> None:
+    scenario.lake.make("db.t")
+    scenario.lake.make("db.lost")
+    scenario.lake.make("db.gone")
+    scenario.lake.drop("db.gone")
+    scenario.age()
+    lost = scenario.lake.metadata_location("db.lost")
     Path(lost.removeprefix("file://")).unlink()
-    before = scene.files()
+    before = scenario.files()
     with pytest.raises(CannotRun, match="ignore_missing"):
-        scene.collect(cutoff="1", dry_run=False)
-    assert scene.files() == before
-    [run] = gc.runs(scene.spark, scene.records)
+        scenario.collect(cutoff="1", dry_run=False)
+    assert scenario.files() == before
+    [run] = gc.runs(scenario.spark, scenario.records)
     assert [(row.role, row.path) for row in run.problems.collect()] == [("MISSING", lost)]
 
-    run = scene.collect(cutoff="1", ignore_missing=True, dry_run=False, action="delete")
+    held: dict[str, str] = {}
+
+    def look_at_lock(progress: Progress) -> None:
+        [lock] = Path(scenario.records).glob("*/busy")
+        held[progress.stage] = lock.read_text()
+
+    run = scenario.collect(
+        cutoff="1", ignore_missing=True, dry_run=False, action="delete", progress=look_at_lock
+    )
+    assert {"refs", "orphans", "removed", "rescued"} <= held.keys()
+    assert len(set(held.values())) == 1, "one lock is held from the first step to the last"
     assert {row.outcome for row in run.removed.collect()} == {"DELETED"}
-    assert before - scene.files() == paths(run.removed)
-    assert not any("/db/gone/" in each for each in scene.files())
-    assert any("/db/t/" in each for each in scene.files())
+    assert before - scenario.files() == paths(run.removed)
+    assert not any("/db/gone/" in each for each in scenario.files())
+    assert any("/db/t/" in each for each in scenario.files())
 
 
-def test_a_run_goes_on_where_it_was_stopped_and_keeps_what_came_to_life(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    old = scene.catalog.references.get("main").hash
-    scene.lake.drop("db.t")
-    scene.lake.make("db.gone")
-    scene.lake.drop("db.gone")
-    scene.age()
-    run = scene.collect(cutoff="1")
+def test_a_resumed_run_repeats_no_step_and_keeps_files_that_became_live(scenario: Scenario) -> None:
+    scenario.lake.make("db.t")
+    old = scenario.catalog.references.get("main").hash
+    scenario.lake.drop("db.t")
+    scenario.lake.make("db.gone")
+    scenario.lake.drop("db.gone")
+    scenario.age()
+    run = scenario.collect(cutoff="1")
     made = run.steps()
-    assert paths(run.orphans) == scene.files()
-    for step in ("listed", "live-kept", "orphans"):  # As if it had been stopped while it listed.
+    assert paths(run.orphans) == scenario.files()
+    for step in ("listed", "live-kept", "orphans"):  # As after a stop during the listing.
         Path(f"{run.path}/{step}.json").unlink()
     with pytest.raises(CannotRun, match="resume it first"):
-        scene.sweep(run)
+        scenario.sweep(run)
 
-    scene.catalog.references.create_branch("again", f"@{old}")
-    scene.lake.make("db.new")
-    gc.resume(scene.spark, run.path, scene.origin, dry_run=False)
+    scenario.catalog.references.create_branch("again", f"@{old}")
+    scenario.lake.make("db.new")
+    gc.resume(scenario.spark, run.path, scenario.origin, dry_run=False)
     kept = [step.name for step in run.steps() if step in made]
     assert kept == [step.name for step in made][:-3]
     assert {row.outcome for row in run.removed.collect()} == {"QUARANTINED"}
     assert all("/db/gone/" in path for path in paths(run.removed))
-    assert scene.files() == scene.live(lambda name: 1)
+    assert scenario.files() == scenario.live(lambda name: 1)
 
 
 @pytest.mark.long
-def test_what_comes_to_life_while_files_move_is_put_back(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    old = scene.catalog.references.get("main").hash
-    scene.lake.drop("db.t")
-    scene.age()
-    before = scene.files()
+def test_files_that_become_live_during_the_sweep_are_put_back(scenario: Scenario) -> None:
+    scenario.lake.make("db.t")
+    old = scenario.catalog.references.get("main").hash
+    scenario.lake.drop("db.t")
+    scenario.age()
+    before = scenario.files()
 
     def race(progress: Progress) -> None:
-        if progress.stage == "removed" and len(list(scene.catalog.references.list())) == 1:
-            scene.catalog.references.create_branch("again", f"@{old}")
+        if progress.stage == "removed" and len(list(scenario.catalog.references.list())) == 1:
+            scenario.catalog.references.create_branch("again", f"@{old}")
 
-    run = scene.collect(cutoff="1", dry_run=False, progress=race)
+    run = scenario.collect(cutoff="1", dry_run=False, progress=race)
     assert paths(run.removed) == before
-    assert scene.files() == scene.live(lambda name: 1)
+    assert scenario.files() == scenario.live(lambda name: 1)
     assert {row.outcome for row in run.read("rescued").collect()} == {"RESTORED"}
 
 
 @pytest.mark.long
-def test_what_cannot_be_put_back_is_told_and_keeps_nothing_else_away(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    old = scene.catalog.references.get("main").hash
-    scene.lake.drop("db.t")
-    scene.age()
-    before = scene.files()
-    taken = _path(min(each for each in before if each.endswith(".parquet")))
+def test_a_live_file_that_cannot_be_put_back_is_reported_after_all_others_are_back(
+    scenario: Scenario,
+) -> None:
+    scenario.lake.make("db.t")
+    old = scenario.catalog.references.get("main").hash
+    scenario.lake.drop("db.t")
+    scenario.age()
+    before = scenario.files()
+    taken = path_of(min(each for each in before if each.endswith(".parquet")))
     content = taken.read_bytes()
 
     def race(progress: Progress) -> None:
-        names = {each.name for each in scene.catalog.references.list()}
+        names = {each.name for each in scenario.catalog.references.list()}
         if progress.stage == "removed" and "again" not in names:
-            scene.catalog.references.create_branch("again", f"@{old}")
+            scenario.catalog.references.create_branch("again", f"@{old}")
             lost = IcebergTable(
-                metadata_location=f"{scene.warehouse.as_uri()}/lost/metadata/1.json",
+                metadata_location=f"{scenario.warehouse.as_uri()}/lost/metadata/1.json",
                 snapshot_id=1,
                 schema_id=0,
                 spec_id=0,
                 sort_order_id=0,
             )
-            scene.catalog.commit("again", [Put(ContentKey.of("lost"), lost)], "lost")
+            scenario.catalog.commit("again", [Put(ContentKey.of("lost"), lost)], "lost")
         if progress.stage == "rescued-again-refs":
-            taken.write_bytes(b"somebody else's")
+            taken.write_bytes(b"another file")
 
     with pytest.raises(CannotRun, match=f"could not be put back, such as .*{taken.name}"):
-        scene.collect(cutoff="1", dry_run=False, progress=race)
-    assert scene.files() == before
-    assert taken.read_bytes() == b"somebody else's"
+        scenario.collect(cutoff="1", dry_run=False, progress=race)
+    assert scenario.files() == before
+    assert taken.read_bytes() == b"another file"
 
     taken.unlink()
-    [run] = gc.runs(scene.spark, scene.records)
+    [run] = gc.runs(scenario.spark, scenario.records)
     with pytest.raises(CannotRun, match="Live files may still be in quarantine"):
-        gc.purge(scene.spark, run.path, scene.origin)
+        gc.purge(scenario.spark, run.path, scenario.origin)
     assert taken.read_bytes() == content
     assert _outcomes(run.read("rescued")) == {"RESTORED": len(before) - 1, "FAILED": 1}
-    assert _outcomes(run.tries("rescued").outcomes)["FAILED"] == 0
+    assert _outcomes(run.attempts(RESCUED).outcomes)["FAILED"] == 0
 
 
 @pytest.mark.long
-def test_what_is_deleted_while_it_comes_to_life_is_told(scene: Scene) -> None:
-    scene.lake.make("db.t", rows=0)
-    old = scene.catalog.references.get("main").hash
-    scene.lake.drop("db.t")
-    scene.age()
+def test_files_that_become_live_while_they_are_deleted_are_reported_as_lost(
+    scenario: Scenario,
+) -> None:
+    scenario.lake.make("db.t", rows=0)
+    old = scenario.catalog.references.get("main").hash
+    scenario.lake.drop("db.t")
+    scenario.age()
 
     def race(progress: Progress) -> None:
-        if progress.stage == "removed" and len(list(scene.catalog.references.list())) == 1:
-            scene.catalog.references.create_branch("again", f"@{old}")
+        if progress.stage == "removed" and len(list(scenario.catalog.references.list())) == 1:
+            scenario.catalog.references.create_branch("again", f"@{old}")
 
     with pytest.raises(CannotRun, match=r"live again.*lost"):
-        scene.collect(cutoff="1", dry_run=False, action="delete", progress=race)
+        scenario.collect(cutoff="1", dry_run=False, action="delete", progress=race)
 
 
 @pytest.mark.long
-def test_every_try_is_recorded_and_takes_on_what_others_have_left(scene: Scene) -> None:
-    scene.lake.make("db.t")
-    scene.lake.drop("db.t")
-    scene.age()
-    before = scene.files()
-    run = scene.collect(cutoff="1")
-    waiting = _path(run.plan.quarantined(min(before)))
+def test_every_attempt_is_recorded_and_handles_the_files_that_earlier_ones_failed_on(
+    scenario: Scenario,
+) -> None:
+    scenario.lake.make("db.t")
+    scenario.lake.drop("db.t")
+    scenario.age()
+    before = scenario.files()
+    run = scenario.collect(cutoff="1")
+    waiting = path_of(run.plan.quarantined(min(before)))
     waiting.parent.mkdir(parents=True)
     waiting.write_bytes(b"another one")
-    scene.sweep(run)
-    assert scene.files() == {min(before)}
+    scenario.sweep(run)
+    assert scenario.files() == {min(before)}
     waiting.unlink()
-    scene.sweep(run)
-    assert scene.files() == set()
+    scenario.sweep(run)
+    assert scenario.files() == set()
     assert _outcomes(run.read("removed")) == {"QUARANTINED": len(before) - 1, "FAILED": 1}
     assert _outcomes(run.read("removed-2")) == {"QUARANTINED": 1}
     assert _outcomes(run.removed) == {"QUARANTINED": len(before)}
 
-    gc.undo(scene.spark, run.path)
-    gc.undo(scene.spark, run.path)
-    assert scene.files() == before
-    assert _outcomes(run.tries("undone").outcomes) == {"RESTORED": len(before)}
+    gc.undo(scenario.spark, run.path)
+    gc.undo(scenario.spark, run.path)
+    assert scenario.files() == before
+    assert _outcomes(run.attempts(UNDONE).outcomes) == {"RESTORED": len(before)}
     for job in (gc.purge, gc.sweep):
         with pytest.raises(CannotRun, match="was undone"):
-            job(scene.spark, run.path, scene.origin)
+            job(scenario.spark, run.path, scenario.origin)
 
 
-def test_a_run_is_for_its_own_catalog_and_for_one_job_at_a_time(
-    scene: Scene, tmp_path: Path
-) -> None:
-    scene.lake.make("db.t")
-    scene.catalog.references.create_tag("old", "main")
-    [_, before, *_] = scene.catalog.history.hashes("main")
-    scene.catalog.references.create_branch("was", f"@{before}")
-    scene.catalog.references.delete("was")
+def test_a_run_refuses_another_catalog_and_a_second_job(scenario: Scenario, tmp_path: Path) -> None:
+    scenario.lake.make("db.t")
+    scenario.catalog.references.create_tag("old", "main")
+    [_, before, *_] = scenario.catalog.history.hashes("main")
+    scenario.catalog.references.create_branch("was", f"@{before}")
+    scenario.catalog.references.delete("was")
     older = _copied(tmp_path / "catalog.db", tmp_path / "older.db")
-    scene.lake.drop("db.t")
-    scene.age()
-    run = scene.collect(cutoff="1", cutoffs={"old": "1"})
+    scenario.lake.drop("db.t")
+    scenario.age()
+    run = scenario.collect(cutoff="1", cutoffs={"old": "1"})
     assert {row.root for row in run.read("refs").collect()} == {"main", "old", f"@{before}"}
-    assert {root.root for root in run.roots()} == {"main", "old"}
+    assert {root.root for root in recorded_roots(run)} == {"main", "old"}
     empty = f"sqlite:{tmp_path}/empty.db"
     morag.open(empty).close()
     for store in (empty, older):
         for job in (gc.sweep, gc.purge, gc.resume):
             with pytest.raises(CannotRun, match=f"catalog.db', but this is '{store}', which"):
-                job(scene.spark, run.path, Origin(store=store))
+                job(scenario.spark, run.path, Origin(store=store))
 
-    with alone(run, "purge"):
-        with pytest.raises(CannotRun, match=r"at work on the run .*: purge, process"):
-            scene.sweep(run)
-        with pytest.raises(CannotRun, match="at work on the run"):
-            gc.undo(scene.spark, run.path)
-        with pytest.raises(CannotRun, match="at work on the run"):
-            gc.resume(scene.spark, run.path, scene.origin)
-    Path(f"{run.path}/busy").touch()  # Somebody was killed in the very moment.
+    with locked(run, "purge"):
+        with pytest.raises(CannotRun, match=r"works on the run .*: purge, process"):
+            scenario.sweep(run)
+        with pytest.raises(CannotRun, match="works on the run"):
+            gc.undo(scenario.spark, run.path)
+        with pytest.raises(CannotRun, match="works on the run"):
+            gc.resume(scenario.spark, run.path, scenario.origin)
+    Path(f"{run.path}/busy").touch()  # A job was killed while it took the lock.
     with pytest.raises(CannotRun, match="unlock the run"):
-        scene.sweep(run)
-    gc.unlock(scene.spark, run.path)
+        scenario.sweep(run)
+    gc.unlock(scenario.spark, run.path)
     with pytest.raises(CannotRun, match="sweep it first"):
-        gc.purge(scene.spark, run.path, scene.origin)
+        gc.purge(scenario.spark, run.path, scenario.origin)
 
     Path(f"{run.path}/refs.json").unlink()
-    with pytest.raises(CannotRun, match="nothing that was recorded tells"):
-        gc.resume(scene.spark, run.path, Origin(store=empty))
+    with pytest.raises(CannotRun, match="has not recorded anything that shows"):
+        gc.resume(scenario.spark, run.path, Origin(store=empty))
 
 
 @pytest.mark.long
-def test_odd_names_links_to_files_and_a_quarantine_elsewhere(scene: Scene, tmp_path: Path) -> None:
-    scene.lake.create_table("db.odd", ROWS, location=f"{scene.lake.warehouse}/db/50% off%20")
-    scene.lake.grow("db.odd")
-    scene.lake.make("db.linked")
-    [data] = (scene.warehouse / "db" / "linked" / "data").iterdir()
+def test_odd_names_links_to_files_and_another_quarantine_are_handled(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    scenario.lake.create_table("db.odd", ROWS, location=f"{scenario.lake.warehouse}/db/50% off%20")
+    scenario.lake.grow("db.odd")
+    scenario.lake.make("db.linked")
+    [data] = (scenario.warehouse / "db" / "linked" / "data").iterdir()
     data.symlink_to(data.rename(data.with_name("kept.parquet")))
-    scene.lake.make("db.gone")
-    scene.lake.drop("db.gone")
-    scene.age()
-    before = scene.files()
+    scenario.lake.make("db.gone")
+    scenario.lake.drop("db.gone")
+    scenario.age()
+    before = scenario.files()
     with pytest.raises(CannotRun, match=r"files on disk stay on disk .*/warehouse/db/"):
-        scene.collect(cutoff="1", quarantine="s3://away")
+        scenario.collect(cutoff="1", quarantine="s3://away")
     away = tmp_path / "away"
-    run = scene.collect(cutoff="1", dry_run=False, quarantine=str(away))
+    run = scenario.collect(cutoff="1", dry_run=False, quarantine=str(away))
     gone = {each for each in before if "/db/gone/" in each}
-    assert before - scene.files() == paths(run.removed) == gone
+    assert before - scenario.files() == paths(run.removed) == gone
     assert len([each for each in away.rglob("*") if each.is_file()]) == len(gone)
-    gc.undo(scene.spark, run.path)
-    assert scene.files() == before
+    gc.undo(scenario.spark, run.path)
+    assert scenario.files() == before
 
 
 @pytest.mark.parametrize(
@@ -285,20 +308,16 @@ def test_odd_names_links_to_files_and_a_quarantine_elsewhere(scene: Scene, tmp_p
         ({"grace": "-PT1H"}, "must not be negative"),
     ],
 )
-def test_bad_wishes_are_refused_before_anything_is_done(
-    scene: Scene, options: dict[str, str], message: str
+def test_a_bad_request_is_refused_before_anything_is_recorded(
+    scenario: Scenario, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(MoragError, match=message):
-        scene.collect(**options)
-    assert gc.runs(scene.spark, scene.records) == []
+        scenario.collect(**options)
+    assert gc.runs(scenario.spark, scenario.records) == []
 
 
 def _outcomes(frame: DataFrame) -> Counter[str]:
     return Counter(row.outcome for row in frame.collect())
-
-
-def _path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def _copied(database: Path, to: Path) -> str:

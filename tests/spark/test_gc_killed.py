@@ -1,4 +1,4 @@
-"""Jobs that are killed while files move: whoever comes next goes on, and can undo it all."""
+"""Jobs that are killed while they move files: the next job continues, and undo restores all."""
 
 from __future__ import annotations
 
@@ -15,76 +15,77 @@ import pytest
 
 from morag.cli.main import main
 from morag.spark.gc import Run
-from tests.spark.scene import Scene, paths
+from morag.spark.gc.steps import REMOVED
+from tests.spark.gc_scenario import Scenario, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # Spark is slow on busy machines.
 
 _ROOT: Final = Path(__file__).parents[2]
 _LITTER: Final = 20_000
-"""So many that they take a while, and a job dies in the middle."""
+"""Enough files that a job can be killed while it moves them."""
 
 
 def test_a_killed_sweep_is_swept_again_and_undone(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene = Scene(spark, tmp_path)
-    scene.lake.make("db.t")
-    scene.lake.make("db.gone")
-    scene.lake.drop("db.gone")
-    data = scene.warehouse / "db" / "t" / "data"
+    scenario = Scenario(spark, tmp_path)
+    scenario.lake.make("db.t")
+    scenario.lake.make("db.gone")
+    scenario.lake.drop("db.gone")
+    data = scenario.warehouse / "db" / "t" / "data"
     for number in range(_LITTER):
         (data / f"litter-{number}.parquet").write_bytes(b"%d" % number)
-    before, live = _contents(scene), scene.live(lambda name: 1)
-    run = scene.collect(cutoff="1", grace="PT0S")
+    before, live = _contents(scenario), scenario.live(lambda name: 1)
+    run = scenario.collect(cutoff="1", grace="PT0S")
     orphans = paths(run.orphans)
-    assert orphans == scene.files() - live
+    assert orphans == scenario.files() - live
     assert len(orphans) > _LITTER
     waiting = data / ".morag-quarantine" / run.plan.id
     catalog = ["--store", f"sqlite:{tmp_path}/catalog.db"]
     sweep = ["spark", "gc", "sweep", run.path, "--no-dry-run", *catalog]
     undo = ["spark", "gc", "undo", run.path]
 
-    def refuses_until_unlocked(job: list[str]) -> None:
+    def is_refused_until_unlocked(job: list[str]) -> None:
         assert main(job) == 1
         assert "morag spark gc unlock" in capsys.readouterr().err
         assert main(["spark", "gc", "unlock", run.path]) == 0
 
     _kill(sweep, "doomed", at=lambda: True)
-    assert scene.files() == orphans | live
-    refuses_until_unlocked(sweep)
+    assert scenario.files() == orphans | live
+    is_refused_until_unlocked(sweep)
 
     _kill(sweep, "removed", at=lambda: any(each.is_file() for each in waiting.rglob("*")))
-    assert live < scene.files() < orphans | live, "some have moved, and some have not"
-    assert not Run(spark, run.path).has("removed")
-    refuses_until_unlocked(sweep)
+    assert live < scenario.files() < orphans | live, "some files were moved, and some were not"
+    assert not Run(spark, run.path).has(REMOVED)
+    is_refused_until_unlocked(sweep)
 
     assert main(sweep) == 0
     assert f"removed: quarantined {len(orphans)} files" in capsys.readouterr().out
-    assert scene.files() == live
+    assert scenario.files() == live
     assert paths(Run(spark, run.path).removed) == orphans
 
     _kill(undo, "undone", at=lambda: any(data.glob("litter-*")))
-    assert live < scene.files() < orphans | live, "some are back, and some are not"
-    refuses_until_unlocked(undo)
+    assert live < scenario.files() < orphans | live, "some files were restored, and some were not"
+    is_refused_until_unlocked(undo)
 
     assert main(undo) == 0
-    assert _contents(scene) == before
-    assert not list(scene.warehouse.rglob(".morag-quarantine"))
-    scene.close()
+    assert _contents(scenario) == before
+    assert not list(scenario.warehouse.rglob(".morag-quarantine"))
+    scenario.close()
 
 
-def _contents(scene: Scene) -> dict[str, bytes]:
-    names = (Path(each.removeprefix("file://")) for each in scene.files())
+def _contents(scenario: Scenario) -> dict[str, bytes]:
+    names = (Path(each.removeprefix("file://")) for each in scenario.files())
     return {str(path): path.read_bytes() for path in names}
 
 
 def _kill(job: Sequence[str], stage: str, at: Callable[[], bool]) -> None:
-    """Run a job until it is in that stage, and then until the moment `at`, when all of it dies."""
+    """Run a job until it is in a stage and `at` is true, and kill all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "morag", *job, "--master", "local[2]"],
         cwd=_ROOT,
@@ -95,16 +96,16 @@ def _kill(job: Sequence[str], stage: str, at: Callable[[], bool]) -> None:
     )
     try:
         assert process.stderr is not None
-        said = []
+        output = []
         for line in process.stderr:
-            said.append(line)
+            output.append(line)
             if line.startswith(f"{stage}: "):
                 break
         else:
-            pytest.fail(f"it was to be in the stage '{stage}', but said {said}")
+            pytest.fail(f"the job did not reach the stage '{stage}': {output}")
         while not at():
-            assert process.poll() is None, "it is to be killed at work"
-            sleep(0.001)  # Nobody tells of a file that moves.
+            assert process.poll() is None, "the job ended before it was killed"
+            sleep(0.001)  # Poll, because the job does not report single files.
     finally:
         while alive := _processes(session=process.pid):
             for pid in alive:
@@ -115,11 +116,11 @@ def _kill(job: Sequence[str], stage: str, at: Callable[[], bool]) -> None:
 
 
 def _processes(session: int) -> list[int]:
-    """Its JVM and, in a group of their own, its workers, which would go on for a moment."""
+    """All processes of the session: its JVM, and the workers, which end a moment after it."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # After the name, which may be anything: state, parent, group, session.
+            # The fields after the name are state, parent, group, session.
             state, _, _, sid = (directory / "stat").read_text().rpartition(")")[2].split()[:4]
             if int(sid) == session and state != "Z":
                 found.append(int(directory.name))

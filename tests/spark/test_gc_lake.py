@@ -1,4 +1,4 @@
-"""Garbage collection of two hundred tables, against a search that is too slow to be wrong."""
+"""Garbage collection of two hundred tables, compared with a slow and simple search."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.spark import CannotRun, gc
-from tests.spark.scene import AGED, Scene, Writer, paths
+from tests.spark.gc_scenario import AGED, Scenario, Writer, paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.spark.lake import Lake
+    from tests.spark.iceberg_lake import Lake
 
 TABLES = 200
 
 
 @pytest.mark.timeout(600)
-def test_exactly_what_nothing_leads_to_goes_and_comes_back(
+def test_exactly_the_unreachable_files_are_removed_and_restored(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    scene = Scene(spark, tmp_path)
-    _fill(scene)
-    scene.age()
-    before = scene.files()
-    live = scene.live(_live_commits)
+    scenario = Scenario(spark, tmp_path)
+    _fill(scenario)
+    scenario.age()
+    before = scenario.files()
+    live = scenario.live(_live_commits)
     assert len(before - live) > 0 and len(before & live) > 0
 
-    run = scene.collect(cutoff="2", cutoffs={"main": "20", "keep/.*": "NONE"})
+    run = scenario.collect(cutoff="2", cutoffs={"main": "20", "keep/.*": "NONE"})
     assert paths(run.orphans) == before - live
-    assert scene.files() == before, "a dry run has removed something"
+    assert scenario.files() == before, "a dry run removed a file"
 
-    scene.sweep(run)
+    scenario.sweep(run)
     assert {row.outcome for row in run.removed.collect()} == {"QUARANTINED"}
-    assert scene.files() == before & live
+    assert scenario.files() == before & live
 
     gc.undo(spark, run.path)
-    assert scene.files() == before
+    assert scenario.files() == before
     with pytest.raises(CannotRun, match="was undone"):
-        scene.sweep(run)
-    scene.close()
+        scenario.sweep(run)
+    scenario.close()
 
 
 def _live_commits(name: str) -> int:
@@ -52,9 +52,9 @@ def _live_commits(name: str) -> int:
     return 20 if name == "main" else 2
 
 
-def _fill(scene: Scene) -> None:
-    """Tables and views on main, some of them only once; branches and tags; and some chance."""
-    lake, refs = scene.lake, scene.catalog.references
+def _fill(scenario: Scenario) -> None:
+    """Tables and views on main, some of them dropped; branches and tags; and random changes."""
+    lake, refs = scenario.lake, scenario.catalog.references
     writer = Writer(lake, Random(5))
     for number in range(TABLES):
         lake.make(f"db{number % 7}.t{number}", rows=number % 2)
@@ -80,10 +80,10 @@ def _add_rare_kinds(lake: Lake, number: int) -> None:
     """Views, statistics, and snapshots without manifest lists: some stay, and some are dropped."""
     for name in (f"kept{number}", f"lost{number}"):
         lake.make_view(f"views.{name}")
-        lake.make(f"told.{name}")
-        lake.add_statistics(f"told.{name}")
+        lake.make(f"described.{name}")
+        lake.add_statistics(f"described.{name}")
         lake.make(f"{AGED}.{name}")
         lake.name_manifests(f"{AGED}.{name}")
     lake.make_view(f"views.kept{number}")
-    for namespace in ("views", "told", AGED):
+    for namespace in ("views", "described", AGED):
         lake.drop(f"{namespace}.lost{number}")

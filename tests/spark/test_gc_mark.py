@@ -1,4 +1,4 @@
-"""Which commits are live, on random histories, against a walk that never takes a short cut."""
+"""The live commits of random histories, compared with a walk without short cuts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 from morag import ContentKey, Delete, IcebergTable, Put, Repository, Settings
 from morag.backend.memory import MemoryBackend
 from morag.model.times import SECOND_NANOS, parse_instant
-from morag.spark.gc.mark import Walker
-from morag.spark.gc.policies import Cutoff
-from morag.spark.gc.roots import Root
+from morag.spark.gc.mark import Root, WalkedCommit, Walker
+from morag.spark.gc.plan import Cutoff
 from morag.versions.world import World
 
 if TYPE_CHECKING:
-    from morag.model.listed import LogEntry
     from morag.model.operations import Operation
+    from morag.model.results import LogEntry
 
 NAMES = ("root", "hash", "commits", "since_nanos", "live", "until")
 
 
 class Clock:
-    """Every commit takes a second."""
+    """A clock by which every commit takes a second."""
 
     nanos = 1_000 * SECOND_NANOS
 
@@ -51,7 +50,7 @@ CUTOFFS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, cutoffs=CUTOFFS, whole=st.booleans())
-def test_short_cuts_lose_no_live_content(
+def test_short_cuts_miss_no_live_content(
     steps: list[tuple[str, int]], cutoffs: list[Cutoff | None], whole: bool
 ) -> None:
     clock = Clock()
@@ -68,10 +67,10 @@ def test_short_cuts_lose_no_live_content(
     assert _marked(catalog, rows) == _live(catalog, roots)
     if whole:
         everything = {hash for root in roots for hash in catalog.history.hashes(f"@{root.hash}")}
-        assert {row[2] for row in rows} == everything
+        assert {row.commit for row in rows} == everything
 
 
-def test_a_commit_of_the_very_moment_is_live() -> None:
+def test_a_commit_exactly_at_the_cutoff_is_live() -> None:
     catalog = Repository(MemoryBackend(), Settings(), World(clock_nanos=Clock()))
     _grow(catalog, [("put", 0), ("put", 1), ("put", 2)])
     entries = list(catalog.history.log("main"))
@@ -79,7 +78,7 @@ def test_a_commit_of_the_very_moment_is_live() -> None:
     for since, count in ((moment, 2), (moment + 1, 1)):
         root = Root("main", entries[0].meta.hash or "", Cutoff(since_nanos=since))
         rows = list(Walker(catalog, False).walk(dict(zip(NAMES, root.row(), strict=True))))
-        assert [row[2] for row in rows] == [entry.meta.hash for entry in entries[:count]]
+        assert [row.commit for row in rows] == [entry.meta.hash for entry in entries[:count]]
 
 
 def _grow(catalog: Repository, steps: list[tuple[str, int]]) -> None:
@@ -104,15 +103,16 @@ def _table(location: str, id: str | None) -> IcebergTable:
     )
 
 
-def _marked(catalog: Repository, rows: list[tuple[str, int, str, bool, bool]]) -> set[str]:
-    """What the job takes from the commits: puts of those that are live, all of the oldest ones."""
+def _marked(catalog: Repository, rows: list[WalkedCommit]) -> set[str]:
+    """The contents that the job reads: puts of live commits, and the whole state of the oldest."""
     found: set[str] = set()
-    for _, _, hash, live, oldest in rows:
-        if live:
+    for row in rows:
+        hash = row.commit
+        if row.live:
             [entry] = catalog.history.log(f"@{hash}", until=hash, with_operations=True)
             puts = [each for each in entry.operations or () if isinstance(each, Put)]
             found |= {_location(each.content) for each in puts}
-        if oldest:
+        if row.oldest:
             found |= _state(catalog, hash)
     return found
 
@@ -133,7 +133,7 @@ def _is_live(cutoff: Cutoff, position: int, entry: LogEntry) -> bool:
     if cutoff.commits is not None:
         return position < cutoff.commits
     time = entry.meta.commit_time or ""
-    seconds = 60 * int(time[14:16]) + int(time[17:19])  # All happens in the first hour of 1970.
+    seconds = 60 * int(time[14:16]) + int(time[17:19])  # All times are in the first hour of 1970.
     return cutoff.since_nanos is None or seconds * SECOND_NANOS >= cutoff.since_nanos
 
 

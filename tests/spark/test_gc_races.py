@@ -1,4 +1,4 @@
-"""Whatever a writer does while files go, nothing is lost that a live reference leads to."""
+"""No live file is lost, whatever a writer does while the sweep removes files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from morag.spark import gc
-from tests.spark.scene import Scene, Writer, paths
+from morag.spark.gc.steps import RESCUED
+from tests.sampling import seeds
+from tests.spark.gc_scenario import Scenario, Writer, paths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,64 +20,64 @@ if TYPE_CHECKING:
 
     from morag.spark.progress import Progress
 
-pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on busy machines.
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(5))
-def test_a_racing_writer_loses_nothing(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", seeds("gc race seeds"))
+def test_a_racing_writer_loses_no_live_file(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     _race(spark, tmp_path, seed)
 
 
 def _race(spark: SparkSession, directory: Path, seed: int) -> None:
-    """A random history; a collection while more of it is written; and what is there in the end.
+    """Write a random history, collect garbage while more is written, and compare the files.
 
-    The writer is called by the thread that tells progress, while Spark works on the step.
-    Chance may leave files that go alone, so a deleted branch comes back as a tag while they do.
+    The thread that reports progress calls the writer while Spark works on a step. Random changes
+    may bring no removed file back to life, so a tag is created on the head of a deleted branch.
     """
     random, changes = Random(seed), Random(seed).randrange(5, 120)
-    scene = Scene(spark, directory)
-    references = scene.catalog.references
-    writer, racing, turn = Writer(scene.lake, random), random.random(), Lock()
+    scenario = Scenario(spark, directory)
+    references = scenario.catalog.references
+    writer, racing, turn = Writer(scenario.lake, random), random.random(), Lock()
     kept = random.choice([1, 1, 2, 5])
     for _ in range(changes):
         writer.step()
     references.create_branch("lost", "main")
-    scene.lake.on("lost").make("db.lost")
+    scenario.lake.on("lost").make("db.lost")
     lost = references.get("lost")
-    scene.age()
-    scene.live(lambda name: 10**9)  # So that it need not read what is in quarantine later.
-    references.delete("lost")  # Which hides it from the writer, too.
-    ever = scene.live(lambda name: kept)
-    dead = scene.files() - ever
+    scenario.age()
+    scenario.live(lambda name: 10**9)  # Remember all metadata now: later some is in quarantine.
+    references.delete("lost")  # Now the writer cannot find it either.
+    ever = scenario.live(lambda name: kept)
+    dead = scenario.files() - ever
     back = {path for path in dead if "/db/lost/" in path}
     assert back
     done: list[str] = []
 
     def write(progress: Progress) -> None:
         if progress.stage.startswith("rescued"):
-            return  # What comes to life now is put back when the quarantine is purged.
+            return  # A file that becomes live now is put back by the purge.
         with turn:
             before = len(done)
             if random.random() < racing and before < 40:
                 done.append(f"{progress.stage}: {writer.step()}")
-            if progress.stage == "removed":  # Each time: the writer may delete it again.
+            if progress.stage == "removed":  # Each time, because the writer may delete the tag.
                 references.create_tag(f"back/{before}", f"@{lost.hash}")
                 done.append("removed: back")
             if len(done) > before:
-                ever.update(scene.live(lambda name: kept))
+                ever.update(scenario.live(lambda name: kept))
 
-    run = scene.collect(cutoff=str(kept), dry_run=False, progress=write)
-    assert scene.live(lambda name: kept) <= scene.files(), done
+    run = scenario.collect(cutoff=str(kept), dry_run=False, progress=write)
+    assert scenario.live(lambda name: kept) <= scenario.files(), done
     removed = paths(run.removed.where("outcome = 'QUARANTINED'"))
-    # Whatever was dead from start to end is gone: caution must not mean doing nothing.
+    # All files that were dead from start to end are removed: the sweep must not do nothing.
     assert dead - ever <= removed, done
-    rescued = paths(run.tries("rescued").outcomes)
-    assert scene.files() & removed == rescued, done
+    rescued = paths(run.attempts(RESCUED).outcomes)
+    assert scenario.files() & removed == rescued, done
     assert back <= rescued, done
 
     for _ in range(5):
         writer.step()
-    gc.purge(spark, run.path, scene.origin)
-    assert scene.live(lambda name: kept) <= scene.files(), done
-    scene.close()
+    gc.purge(spark, run.path, scenario.origin)
+    assert scenario.live(lambda name: kept) <= scenario.files(), done
+    scenario.close()

@@ -12,11 +12,11 @@ from morag.spark import gc
 from morag.spark.files import Files
 from morag.spark.opening import Origin
 from morag.versions.world import World
-from tests.serving import Served
-from tests.spark.buckets import bucket, put
-from tests.spark.lake import ROWS, Lake
-from tests.spark.reachability import Reachability
-from tests.spark.scene import paths
+from tests.server_process import Served
+from tests.spark.gc_scenario import paths
+from tests.spark.iceberg_lake import ROWS, Lake
+from tests.spark.reachable_files import Reachability
+from tests.spark.s3_buckets import bucket, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)  # Spark is slow on machines that are busy.
+pytestmark = pytest.mark.timeout(600)  # Spark is slow on busy machines.
 
 LATER = World(clock_nanos=lambda: time_ns() + 30 * 86_400 * 10**9)
 

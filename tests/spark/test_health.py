@@ -1,4 +1,4 @@
-"""The report on a lake: what is lost, what nobody needs, and how much there is."""
+"""The report on a lake: lost files, orphans, counts and sizes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from morag import UDF, ContentKey, DeltaLakeTable, IcebergTable, IcebergView, Pu
 from morag.spark.diffs import changed_rows
 from morag.spark.files import Files
 from morag.spark.health import report, totals
-from tests.spark.buckets import bucket
-from tests.spark.lake import ROWS, Lake
-from tests.spark.watching import all_watched
+from tests.spark.iceberg_lake import ROWS, Lake
+from tests.spark.s3_buckets import bucket
+from tests.spark.watched_jobs import all_watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from morag.spark.progress import Progress
 
 
-def test_what_is_lost_is_told_of_each_content(
+def test_lost_files_of_each_content_are_reported(
     spark: SparkSession, lake: Lake, origin: Origin, tmp_path: Path
 ) -> None:
     for name in ("well", "missing", "unreadable", "wrong", "no_data", "no_manifest"):
         lake.make(f"db.{name}", rows=2)
     lake.make("db.empty", rows=0)
     lake.grow("db.well", 3)
-    # As a writer has it that decodes names.
+    # Some writers decode names.
     lake.create_table("db.decoded", ROWS, location=f"{lake.warehouse}/db/a%20b")
     lake.grow("db.decoded")
     _path(f"{lake.warehouse}/db/a%20b").rename(_path(f"{lake.warehouse}/db/a b"))
-    # Of several files in one manifest some are out of reach: links to themselves.
+    # Some files of a manifest cannot be reached: they are links to themselves.
     for name, lost in (("no_way", 0), ("no_way_lost", 1)):
         lake.make(f"db.{name}", rows=9, properties={"write.target-file-size-bytes": "100"})
         out_of_reach, *others = _data(lake, f"db.{name}")
@@ -56,10 +56,10 @@ def test_what_is_lost_is_told_of_each_content(
     assert snapshot is not None
     _path(snapshot.manifest_list).unlink()
 
-    told: list[Progress] = []
+    reported: list[Progress] = []
     with all_watched(spark):
-        found = report(spark, origin, deep=True, progress=told.append)
-    assert found.is_cached and {each.stage for each in told} == {"report"}
+        found = report(spark, origin, deep=True, progress=reported.append)
+    assert found.is_cached and {each.stage for each in reported} == {"report"}
     rows = {".".join(row.key): row for row in found.collect()}
     assert {name: row.status for name, row in rows.items()} == {
         "db": "OK",
@@ -92,7 +92,7 @@ def test_what_is_lost_is_told_of_each_content(
     found.unpersist()
 
 
-def test_rare_kinds_of_contents_are_looked_at_as_well(
+def test_rare_kinds_of_contents_are_checked(
     spark: SparkSession, lake: Lake, origin: Origin, tmp_path: Path
 ) -> None:
     for name in ("view", "lost_view", "torn_view"):
@@ -110,7 +110,7 @@ def test_rare_kinds_of_contents_are_looked_at_as_well(
     for name in ("aged", "aged_broken", "equality"):
         lake.make(f"db.{name}", rows=2)
     _path(_manifests(lake, "db.aged_broken")[0]).unlink()
-    lake.rewrite("db.equality", _say_that_some_rows_are_deleted)
+    lake.rewrite("db.equality", _add_deleted_rows)
     for name in ("aged", "aged_broken"):
         lake.name_manifests(f"db.{name}")
 
@@ -133,7 +133,7 @@ def test_rare_kinds_of_contents_are_looked_at_as_well(
     assert rows["view"].location == f"{lake.warehouse}/db/view"
 
 
-def test_a_lake_on_s3_is_reached_by_the_options_that_are_given(
+def test_a_lake_on_s3_is_checked_with_the_given_options(
     spark: SparkSession, origin: Origin, lake: Lake
 ) -> None:
     with bucket("lake") as options:
@@ -155,8 +155,8 @@ def test_a_lake_on_s3_is_reached_by_the_options_that_are_given(
     assert [change.word for change in changes] == ["word 1000", "word 1001"]
 
 
-def _say_that_some_rows_are_deleted(said: dict[str, Any]) -> None:
-    summary = said["snapshots"][-1]["summary"]
+def _add_deleted_rows(metadata: dict[str, Any]) -> None:
+    summary = metadata["snapshots"][-1]["summary"]
     summary |= {"total-equality-deletes": "1", "total-delete-files": "1"}
 
 
@@ -168,7 +168,7 @@ def _manifests(lake: Lake, name: str) -> list[str]:
 
 
 def _data(lake: Lake, name: str) -> list[Path]:
-    """In the order of the manifest."""
+    """The data files, in the order of the manifest."""
     tasks = lake.load_table(name).scan().plan_files()
     return [_path(task.file.file_path) for task in tasks]
 

@@ -1,4 +1,4 @@
-"""Jobs tell how far they are, and end when they are told to."""
+"""Jobs report their progress, and cancel Spark's jobs when they are interrupted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_counts_on_the_clock_are_rates_and_times() -> None:
+def test_rates_and_remaining_times_follow_from_counts() -> None:
     clock = iter([100.0, 104.0, 110.0])
     pace = Pace("list", World(monotonic=lambda: next(clock)))
     assert pace.at(8, 20) == Progress("list", 8, 20, 2.0, 6.0)
     assert pace.at(20, 20) == Progress("list", 20, 20, 2.0, 0.0)
 
 
-def test_nothing_done_promises_no_end() -> None:
+def test_without_progress_no_remaining_time_is_given() -> None:
     clock = iter([100.0, 100.0, 101.0])
     pace = Pace("list", World(monotonic=lambda: next(clock)))
     assert pace.at(0, 20) == Progress("list", 0, 20, 0.0, None)
@@ -33,7 +33,7 @@ def test_nothing_done_promises_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("progress", "told"),
+    ("progress", "text"),
     [
         (Progress("mark", 3, None, 1.5, None), "mark: 3, 1.5/s"),
         (Progress("mark", 3, 9, 1.5, 4.0), "mark: 3 of 9, 1.5/s, 4 s left"),
@@ -42,46 +42,46 @@ def test_nothing_done_promises_no_end() -> None:
         (Progress("mark", 3, 9, 0.1, 7261.0), "mark: 3 of 9, 0.1/s, 2 h 1 min left"),
     ],
 )
-def test_it_reads_well(progress: Progress, told: str) -> None:
-    assert str(progress) == told
+def test_progress_is_shown_as_text(progress: Progress, text: str) -> None:
+    assert str(progress) == text
 
 
-def test_a_stage_is_told_to_its_end(spark: SparkSession) -> None:
-    told: list[Progress] = []
-    with watched(spark, "count", told.append):
+def test_a_stage_is_reported_until_its_end(spark: SparkSession) -> None:
+    reported: list[Progress] = []
+    with watched(spark, "count", reported.append):
         spark.range(0, 100, 1, numPartitions=7).repartition(3).count()
-    assert {each.stage for each in told} == {"count"}
-    last = told[-1]
+    assert {each.stage for each in reported} == {"count"}
+    last = reported[-1]
     assert last.total is not None
     assert last.done == last.total >= 7
-    assert [each.done for each in told] == sorted(each.done for each in told)
+    assert [each.done for each in reported] == sorted(each.done for each in reported)
 
 
-def test_what_is_outside_is_not_counted(spark: SparkSession) -> None:
-    told: list[Progress] = []
-    with watched(spark, "nothing", told.append):
+def test_jobs_outside_the_block_are_not_counted(spark: SparkSession) -> None:
+    reported: list[Progress] = []
+    with watched(spark, "nothing", reported.append):
         pass
     spark.range(0, 10, 1, numPartitions=5).count()
-    assert told[-1].done == 0
-    assert told[-1].total is None
+    assert reported[-1].done == 0
+    assert reported[-1].total is None
 
 
-def test_rows_are_computed_at_once_for_those_who_watch_it(spark: SparkSession) -> None:
-    told: list[Progress] = []
+def test_with_a_callback_rows_are_computed_at_once(spark: SparkSession) -> None:
+    reported: list[Progress] = []
 
     def build() -> DataFrame:
         assert spark.range(0, 10, 1, numPartitions=11).count() == 10
         return spark.range(0, 10, 1, numPartitions=5)
 
     assert not computed(spark, build, "count", None).is_cached
-    kept = computed(spark, build, "count", told.append)
+    kept = computed(spark, build, "count", reported.append)
     assert kept.is_cached
-    assert told[-1].stage == "count"
-    assert told[-1].done >= 11 + 5  # To build it is part of the work.
+    assert reported[-1].stage == "count"
+    assert reported[-1].done >= 11 + 5  # Building the DataFrame is part of the work.
     kept.unpersist()
 
 
-def test_whatever_ends_it_early_cancels_what_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_exception_cancels_the_running_jobs(spark: SparkSession, tmp_path: Path) -> None:
     runs, failures, running = tmp_path / "runs", [], Event()
 
     def forever(values: Iterable[int]) -> Iterable[int]:
@@ -92,14 +92,14 @@ def test_whatever_ends_it_early_cancels_what_runs(spark: SparkSession, tmp_path:
     def job() -> None:
         try:
             spark.sparkContext.parallelize([1], 1).mapPartitions(forever).count()
-        except Exception as error:  # noqa: BLE001 - Py4J raises what it likes.
+        except Exception as error:  # noqa: BLE001 - Py4J has no common error class.
             failures.append(str(error))
 
-    def tell(progress: Progress) -> None:
+    def interrupt(progress: Progress) -> None:
         if runs.exists():
             running.set()
 
-    with pytest.raises(KeyboardInterrupt), watched(spark, "wait", tell):
+    with pytest.raises(KeyboardInterrupt), watched(spark, "wait", interrupt):
         thread = InheritableThread(target=job)
         thread.start()
         assert running.wait(60)

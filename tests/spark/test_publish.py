@@ -1,4 +1,4 @@
-"""A branch is published if its checks pass, and left alone if anything fails."""
+"""A branch is published if its checks pass, and kept if anything fails."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from morag import ContentKey, Put, ReferenceAlreadyExists, ReferenceConflict, ReferenceNotFound
 from morag.client import Client, OutcomeUnknown, ServerUnreachable, UnexpectedAnswer
-from morag.client.places import NO_ANCESTOR
 from morag.errors import ServiceUnavailable, StoreBusy
+from morag.model.names import NO_ANCESTOR_HASH
 from morag.spark import CannotRun
 from morag.spark import publish as publishing
-from morag.spark.catalogs import LakeCatalog
+from morag.spark.lake_catalog import LakeCatalog
 from morag.spark.publish import ChecksFailed, branch
-from tests.spark.branches import Branch, table
+from tests.spark.scratch_branch import Branch, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from morag.model.merging import MergeResult
     from morag.model.references import Reference
     from morag.spark.publish import Check
-    from tests.serving import Served
+    from tests.server_process import Served
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # PySpark leaves sockets open.
 
 _CATALOG = "spark.sql.catalog.lake"
 
@@ -43,7 +43,7 @@ def main(served: Served, request: pytest.FixtureRequest) -> Iterator[Branch]:
 
 @pytest.fixture
 def lake(spark: SparkSession, served: Served, main: Branch) -> Iterator[SparkSession]:
-    """A session with a Nessie catalog, which nobody uses: that would take Iceberg's jar."""
+    """A session with a Nessie catalog that is not used, because that would need Iceberg's jar."""
     settings = {
         _CATALOG: "org.apache.iceberg.spark.SparkCatalog",
         f"{_CATALOG}.catalog-impl": "org.apache.iceberg.nessie.NessieCatalog",
@@ -73,7 +73,7 @@ def exists(main: Branch, name: str) -> bool:
         return False
 
 
-def test_what_passes_its_checks_is_merged_and_the_branch_goes(
+def test_a_branch_that_passes_its_checks_is_merged_and_deleted(
     lake: SparkSession, main: Branch
 ) -> None:
     seen = []
@@ -84,20 +84,20 @@ def test_what_passes_its_checks_is_merged_and_the_branch_goes(
 
     etl = f"{main.name}_etl"
     checks: list[Check] = ["SELECT * FROM range(5) WHERE id > 9", nothing_is_wrong]
-    with branch(lake, etl, main.name, checks=checks, message="a day's work") as draft:
+    with branch(lake, etl, main.name, checks=checks, message="the message of the merge") as draft:
         assert str(draft) == etl
         assert lake.conf.get(f"{_CATALOG}.ref") == etl
         write(main, draft, "one", "two")
-    assert seen == [(etl, ["before"])]  # Checked where it was written, before others see it.
+    assert seen == [(etl, ["before"])]  # The check ran on the branch, before the merge.
     assert keys(main) == ["before", "one", "two"]
-    assert main.messages() == ["before", "a day's work"]
+    assert main.messages() == ["before", "the message of the merge"]
     assert draft.published == main.head
     assert draft.outcome == f"Branch '{etl}' is published: '{main.name}' is at {main.head}"
     assert not exists(main, etl)
     assert lake.conf.get(f"{_CATALOG}.ref") == main.name
 
 
-def test_a_check_that_finds_rows_leaves_the_branch_to_be_looked_at(
+def test_a_branch_is_kept_for_inspection_if_a_check_finds_rows(
     lake: SparkSession, main: Branch
 ) -> None:
     def too_many(spark: SparkSession) -> DataFrame:
@@ -115,7 +115,7 @@ def test_a_check_that_finds_rows_leaves_the_branch_to_be_looked_at(
     assert second.startswith("Check 'too_many' found {'id': 0}, {'id': 1}")
     assert second.endswith(" and more")
     assert error.value.__notes__ == [draft.outcome]
-    assert f"Branch '{etl}' is left to be looked at" in draft.outcome
+    assert f"Branch '{etl}' was kept for inspection" in draft.outcome
     assert keys(main) == ["before"]
     assert keys(main, etl) == ["before", "one"]
     assert draft.published is None
@@ -125,13 +125,13 @@ def test_a_check_that_finds_rows_leaves_the_branch_to_be_looked_at(
         pytest.raises(ReferenceAlreadyExists, match="pass replace=True"),
         branch(lake, etl, main.name),
     ):
-        pytest.fail("the branch exists")
+        pytest.fail("an existing branch was reused")
     with branch(lake, etl, main.name, replace=True, keep=True) as draft:
         write(main, draft, "better")
     assert keys(main) == keys(main, etl) == ["before", "better"]
 
 
-def test_whatever_is_raised_is_raised_and_says_what_became_of_the_branch(
+def test_an_exception_is_passed_on_with_the_outcome_as_a_note(
     lake: SparkSession, main: Branch
 ) -> None:
     etl = f"{main.name}_etl"
@@ -143,7 +143,7 @@ def test_whatever_is_raised_is_raised_and_says_what_became_of_the_branch(
     assert keys(main, etl) == ["before", "one"]
 
 
-def test_a_conflict_with_others_publishes_nothing(lake: SparkSession, main: Branch) -> None:
+def test_a_conflict_with_another_commit_publishes_nothing(lake: SparkSession, main: Branch) -> None:
     etl = f"{main.name}_etl"
     with (
         pytest.raises(ReferenceConflict) as error,
@@ -157,7 +157,9 @@ def test_a_conflict_with_others_publishes_nothing(lake: SparkSession, main: Bran
     assert exists(main, etl)
 
 
-def test_nobody_else_may_write_while_it_is_checked(lake: SparkSession, main: Branch) -> None:
+def test_a_branch_that_changes_during_its_checks_is_not_published(
+    lake: SparkSession, main: Branch
+) -> None:
     etl = f"{main.name}_etl"
 
     def intruder(spark: SparkSession) -> DataFrame:
@@ -172,7 +174,7 @@ def test_nobody_else_may_write_while_it_is_checked(lake: SparkSession, main: Bra
     assert keys(main) == ["before"]
 
 
-def test_no_work_is_no_commit(lake: SparkSession, main: Branch) -> None:
+def test_an_unchanged_branch_is_not_merged(lake: SparkSession, main: Branch) -> None:
     head = main.head
     with branch(lake, f"{main.name}_etl", main.name) as draft:
         pass
@@ -181,16 +183,18 @@ def test_no_work_is_no_commit(lake: SparkSession, main: Branch) -> None:
     assert not exists(main, draft.name)
 
 
-def test_an_empty_branch_is_published_into(lake: SparkSession, main: Branch) -> None:
-    """A merge would find nothing in common."""
-    main.client.references.assign(main.name, f"@{NO_ANCESTOR}")
+def test_a_branch_is_published_into_an_empty_one(lake: SparkSession, main: Branch) -> None:
+    """A merge would fail, because there is no common ancestor."""
+    main.client.references.assign(main.name, f"@{NO_ANCESTOR_HASH}")
     with branch(lake, f"{main.name}_etl", main.name) as draft:
         write(main, draft, "first")
     assert keys(main) == ["first"]
     assert not exists(main, draft.name)
 
 
-def test_the_namespace_in_use_and_temporary_views_stay(lake: SparkSession, main: Branch) -> None:
+def test_the_current_namespace_and_temporary_views_are_kept(
+    lake: SparkSession, main: Branch
+) -> None:
     lake.sql("CREATE DATABASE IF NOT EXISTS of_work")
     lake.sql("USE of_work")
     lake.range(3).createOrReplaceTempView("kept")
@@ -202,31 +206,29 @@ def test_the_namespace_in_use_and_temporary_views_stay(lake: SparkSession, main:
     lake.sql("DROP DATABASE of_work")
 
 
-def test_a_catalog_must_be_there_and_clear(lake: SparkSession, main: Branch) -> None:
+def test_a_missing_or_ambiguous_catalog_is_refused(lake: SparkSession, main: Branch) -> None:
     with (
         pytest.raises(CannotRun, match=r"set spark\.sql\.catalog\.other to"),
         branch(lake, "etl", catalog="other"),
     ):
-        pytest.fail("there is no such catalog")
+        pytest.fail("an unknown catalog was accepted")
     lake.conf.set("spark.sql.catalog.more.type", "nessie")
     try:
         with (
             pytest.raises(CannotRun, match="2 Nessie catalogs: name one of lake, more"),
             branch(lake, "etl"),
         ):
-            pytest.fail("which one?")
+            pytest.fail("one of two catalogs was chosen")
     finally:
         lake.conf.unset("spark.sql.catalog.more.type")
     lake.conf.unset(f"{_CATALOG}.catalog-impl")
     with pytest.raises(CannotRun, match="no Nessie catalog: set"), branch(lake, "etl"):
-        pytest.fail("there is none")
+        pytest.fail("a session without a Nessie catalog was accepted")
     assert not exists(main, "etl")
 
 
 @pytest.mark.parametrize("name", [None, "lake"])
-def test_a_rest_catalog_is_told_from_others(
-    lake: SparkSession, main: Branch, name: str | None
-) -> None:
+def test_a_rest_catalog_is_refused(lake: SparkSession, main: Branch, name: str | None) -> None:
     lake.conf.unset(f"{_CATALOG}.catalog-impl")
     lake.conf.set(f"{_CATALOG}.type", "rest")
     try:
@@ -234,20 +236,20 @@ def test_a_rest_catalog_is_told_from_others(
             pytest.raises(CannotRun, match=r"'lake' is one of Iceberg's REST .*lake_nessie to"),
             branch(lake, "etl", catalog=name),
         ):
-            pytest.fail("it cannot be pointed elsewhere")
+            pytest.fail("a REST catalog was accepted")
     finally:
         lake.conf.unset(f"{_CATALOG}.type")
     assert not exists(main, "etl")
 
 
 def test_a_session_of_spark_connect_is_refused_before_a_branch_is_made(main: Branch) -> None:
-    connect: Any = object()  # Whatever is no session of Spark itself.
+    connect: Any = object()  # Any object that is not a session of Spark itself.
     with pytest.raises(CannotRun, match="Spark Connect"), branch(connect, "etl", main.name):
-        pytest.fail("it has no catalogs to point elsewhere")
+        pytest.fail("a session of Spark Connect was accepted")
     assert not exists(main, "etl")
 
 
-def test_a_check_that_tells_nothing_has_not_passed(lake: SparkSession, main: Branch) -> None:
+def test_a_check_that_returns_nothing_is_an_error(lake: SparkSession, main: Branch) -> None:
     before = main.head
     with (
         pytest.raises(CannotRun, match="returned no DataFrame"),
@@ -263,12 +265,12 @@ def test_a_check_that_tells_nothing_has_not_passed(lake: SparkSession, main: Bra
 
 
 def test_a_branch_is_not_published_into_itself(lake: SparkSession, main: Branch) -> None:
-    """It would be deleted afterwards."""
+    """Otherwise it would be deleted after the merge."""
     with (
         pytest.raises(CannotRun, match="into itself"),
         branch(lake, main.name, main.name, replace=True),
     ):
-        pytest.fail("there is nothing to check before others see it")
+        pytest.fail("the branch is its own target")
     assert keys(main) == ["before"]
 
 
@@ -282,14 +284,14 @@ def test_settings_of_a_catalog_are_not_shown(lake: SparkSession) -> None:
     assert repr(catalog) == "LakeCatalog('lake')"
 
 
-def test_what_to_publish_into_must_exist(lake: SparkSession, main: Branch) -> None:
+def test_the_target_must_exist(lake: SparkSession, main: Branch) -> None:
     with pytest.raises(ReferenceNotFound, match="'absent'"), branch(lake, "etl", "absent"):
-        pytest.fail("there is nothing to publish into")
+        pytest.fail("a missing target was accepted")
     assert not exists(main, "etl")
 
 
-class Meddled:
-    """A catalog in which something happens right after a branch was read, or was merged."""
+class InterferingCatalog:
+    """Calls functions right after a branch was read, or was merged."""
 
     def __init__(
         self,
@@ -308,8 +310,8 @@ class Meddled:
         self._after_get()
         return found
 
-    def merge(self, *what: Any, **how: Any) -> MergeResult:
-        merged = self._client.merge(*what, **how)
+    def merge(self, *args: Any, **options: Any) -> MergeResult:
+        merged = self._client.merge(*args, **options)
         self._after_merge()
         return merged
 
@@ -317,25 +319,25 @@ class Meddled:
         monkeypatch.setattr(publishing, "opened", lambda *_, **__: nullcontext(self))
 
 
-def test_a_branch_that_is_taken_over_starts_where_the_target_was_read(
+def test_a_replaced_branch_starts_at_the_commit_that_was_read(
     lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what others did meanwhile would look like work on the branch."""
+    """Otherwise concurrent commits to the target would look like work on the branch."""
     etl = f"{main.name}_etl"
     main.client.references.create_branch(etl, None)
     reads = iter([lambda: write(main, main.name, "meanwhile")])
-    Meddled(main.client, after_get=lambda: next(reads, int)()).used_by(monkeypatch)
+    InterferingCatalog(main.client, after_get=lambda: next(reads, int)()).used_by(monkeypatch)
     with branch(lake, etl, main.name, replace=True) as draft:
         assert keys(main, etl) == ["before"]
     assert draft.outcome.startswith("Nothing was written")
     assert main.messages() == ["before", "write meanwhile"]
 
 
-def test_what_is_published_stays_published_if_its_branch_cannot_be_deleted(
+def test_a_merge_succeeds_even_if_the_branch_cannot_be_deleted(
     lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     etl = f"{main.name}_etl"
-    gone = Meddled(main.client, after_merge=lambda: main.client.references.delete(etl))
+    gone = InterferingCatalog(main.client, after_merge=lambda: main.client.references.delete(etl))
     gone.used_by(monkeypatch)
     with branch(lake, etl, main.name) as draft:
         write(main, draft, "one")
@@ -344,19 +346,19 @@ def test_what_is_published_stays_published_if_its_branch_cannot_be_deleted(
     assert f"branch '{etl}' could not be deleted: " in draft.outcome
 
 
-def test_who_interrupts_a_merge_is_not_told_that_nothing_was_merged(
+def test_the_outcome_of_an_interrupted_merge_is_unknown(
     lake: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ctrl_c() -> None:
         raise KeyboardInterrupt
 
-    Meddled(main.client, after_merge=ctrl_c).used_by(monkeypatch)
+    InterferingCatalog(main.client, after_merge=ctrl_c).used_by(monkeypatch)
     with (
         pytest.raises(KeyboardInterrupt) as error,
         branch(lake, f"{main.name}_etl", main.name) as draft,
     ):
         write(main, draft, "one")
-    assert "was merged is not known: look at the log" in draft.outcome
+    assert "It is unknown whether branch" in draft.outcome
     assert error.value.__notes__ == [draft.outcome]
     assert keys(main) == ["before", "one"]
 
@@ -368,20 +370,20 @@ def _answer(status: int) -> UnexpectedAnswer:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (_answer(200), "is not known"),  # It cannot be decoded.
-        (_answer(302), "is not known"),
-        (_answer(500), "is not known"),
-        (_answer(502), "is not known"),
-        (OutcomeUnknown("gone"), "is not known"),
-        (ServiceUnavailable("what the server makes of a busy store"), "is not known"),
-        (StoreBusy("busy"), "is not known"),
-        (_answer(403), "has nothing of it"),
-        (ServerUnreachable("never sent"), "has nothing of it"),
-        (ReferenceConflict("lost", ()), "has nothing of it"),
+        (_answer(200), "It is unknown"),  # The response cannot be decoded.
+        (_answer(302), "It is unknown"),
+        (_answer(500), "It is unknown"),
+        (_answer(502), "It is unknown"),
+        (OutcomeUnknown("gone"), "It is unknown"),
+        (ServiceUnavailable("the server's response for a busy store"), "It is unknown"),
+        (StoreBusy("busy"), "It is unknown"),
+        (_answer(403), "has none of its changes"),
+        (ServerUnreachable("never sent"), "has none of its changes"),
+        (ReferenceConflict("lost", ()), "has none of its changes"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_only_who_is_refused_is_told_that_nothing_was_merged(
+def test_only_after_a_refusal_it_is_certain_that_nothing_was_merged(
     lake: SparkSession,
     main: Branch,
     monkeypatch: pytest.MonkeyPatch,
@@ -391,7 +393,7 @@ def test_only_who_is_refused_is_told_that_nothing_was_merged(
     def answered() -> None:
         raise error
 
-    Meddled(main.client, after_merge=answered).used_by(monkeypatch)
+    InterferingCatalog(main.client, after_merge=answered).used_by(monkeypatch)
     with pytest.raises(type(error)), branch(lake, f"{main.name}_etl", main.name) as draft:
         write(main, draft, "one")
     assert outcome in draft.outcome
@@ -399,7 +401,7 @@ def test_only_who_is_refused_is_told_that_nothing_was_merged(
 
 @pytest.fixture
 def used(lake: SparkSession) -> Iterator[SparkSession]:
-    """The session uses its catalog, which is one that needs no jar."""
+    """A session whose current catalog needs no jar."""
     settings = {
         _CATALOG: "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
         f"{_CATALOG}.driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver",
@@ -414,21 +416,23 @@ def used(lake: SparkSession) -> Iterator[SparkSession]:
         lake.conf.unset(setting)
 
 
-def test_a_catalog_that_cannot_show_the_branch_is_pointed_back(
+def test_the_catalog_is_restored_if_the_branch_cannot_be_loaded(
     used: SparkSession, main: Branch
 ) -> None:
-    """Else the next job would write to the branch."""
+    """Otherwise the next job would write to the branch."""
     used.conf.set(f"{_CATALOG}.driver", "no.such.Driver")
     with (
         pytest.raises(CannotRun, match="'lake' was in use and cannot be loaded again"),
         branch(used, f"{main.name}_etl", main.name),
     ):
-        pytest.fail("what is written here would go elsewhere")
+        pytest.fail("the block ran although the catalog cannot be loaded")
     assert used.conf.get(f"{_CATALOG}.ref") == main.name
 
 
-def test_who_loses_the_catalog_in_use_is_told(used: SparkSession, main: Branch) -> None:
-    """Else names without a catalog would mean something else from now on."""
+def test_a_current_catalog_that_cannot_be_loaded_again_is_reported(
+    used: SparkSession, main: Branch
+) -> None:
+    """Otherwise names without a catalog would silently refer to the default catalog."""
     with (
         pytest.raises(CannotRun, match="'lake' was in use and cannot be loaded again") as error,
         branch(used, f"{main.name}_etl", main.name) as draft,
@@ -439,14 +443,14 @@ def test_who_loses_the_catalog_in_use_is_told(used: SparkSession, main: Branch) 
     assert draft.published == main.head
 
 
-def test_who_loses_the_catalog_while_it_merges_is_not_told_that_nothing_was_merged(
+def test_the_outcome_is_unknown_if_the_merge_and_the_catalog_fail(
     used: SparkSession, main: Branch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def both_go_wrong() -> None:
+    def both_fail() -> None:
         used.conf.unset(_CATALOG)
         raise OutcomeUnknown("gone")
 
-    Meddled(main.client, after_merge=both_go_wrong).used_by(monkeypatch)
+    InterferingCatalog(main.client, after_merge=both_fail).used_by(monkeypatch)
     with pytest.raises(CannotRun), branch(used, f"{main.name}_etl", main.name) as draft:
         write(main, draft, "one")
-    assert "was merged is not known" in draft.outcome
+    assert "It is unknown whether branch" in draft.outcome

@@ -1,4 +1,4 @@
-"""Single files on their way into quarantine, back, and to their end."""
+"""Moving single files into quarantine and back, and deleting them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 
 from morag.spark.files import Files
 from morag.spark.gc import quarantine
-from morag.spark.gc.plan import Plan
-from morag.spark.gc.policies import Policies
-from morag.spark.gc.quarantine import Behind
-from morag.spark.places import Place
+from morag.spark.gc.plan import Plan, Policies
+from morag.spark.gc.quarantine import FilesBeforeSweep
+from morag.spark.locations import Location
 
 if TYPE_CHECKING:
     from morag.spark.gc.quarantine import Action
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 _NOW: Final = 4_000_000_000_000_000  # Long after any file here was written.
 
 
-# Killed while it copies, since it may write no more than so much.
+# The process is killed while it copies, because of a limit on the size of its files.
 _KILLED: Final = """
 import resource, signal, sys
 from pathlib import Path
-from morag.spark.moving import move_on_disk
+from morag.spark.files import move_on_disk
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -43,7 +42,9 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_file_waits_beside_where_it_was_and_leaves_no_trace(file: Path) -> None:
+def test_a_file_is_quarantined_in_its_own_directory_and_leaves_no_empty_directories(
+    file: Path,
+) -> None:
     row = _row(file)
     assert _removed(row) == "QUARANTINED"
     [waiting] = file.parent.rglob("x.parquet")
@@ -56,7 +57,7 @@ def test_a_file_waits_beside_where_it_was_and_leaves_no_trace(file: Path) -> Non
     assert list(file.parent.iterdir()) == []
 
 
-def test_half_copies_are_purged_with_what_they_were_to_be(file: Path, another_disk: Path) -> None:
+def test_partial_copies_are_purged_with_their_file(file: Path, another_disk: Path) -> None:
     row = _row(file, _plan(quarantine=another_disk.as_uri()))
     with file.open("ab") as more:
         more.truncate(10**6)
@@ -69,7 +70,7 @@ def test_half_copies_are_purged_with_what_they_were_to_be(file: Path, another_di
     assert list(another_disk.iterdir()) == []
 
 
-def test_a_file_may_be_asked_to_wait_elsewhere(file: Path, tmp_path: Path) -> None:
+def test_a_requested_quarantine_is_used_for_files_of_its_kind(file: Path, tmp_path: Path) -> None:
     away = tmp_path.resolve() / "away"
     plan = _plan(quarantine=away.as_uri())
     row = _row(file, plan)
@@ -80,20 +81,20 @@ def test_a_file_may_be_asked_to_wait_elsewhere(file: Path, tmp_path: Path) -> No
     assert _restored(row) == "RESTORED"
     assert list(away.iterdir()) == []
     bucket = plan.quarantined("s3://lake/t/x")
-    assert bucket == "s3://lake/.morag-quarantine/a-run/lake/t/x", "on S3 it stays there"
+    assert bucket == "s3://lake/.morag-quarantine/a-run/lake/t/x", "a file on S3 stays on S3"
 
 
-def test_files_of_two_buckets_do_not_meet_in_one_quarantine() -> None:
+def test_files_of_two_buckets_have_different_names_in_one_quarantine() -> None:
     plan = _plan(quarantine="s3://away")
-    places = {plan.quarantined(f"s3://{bucket}/t/x") for bucket in ("one", "two")}
-    assert len(places) == 2
+    names = {plan.quarantined(f"s3://{bucket}/t/x") for bucket in ("one", "two")}
+    assert len(names) == 2
 
 
-def test_whatever_was_done_before_a_crash_is_not_done_again(file: Path) -> None:
+def test_work_that_was_done_before_a_crash_is_not_repeated(file: Path) -> None:
     row = _row(file)
     waiting = _path(row["quarantined"])
     waiting.parent.mkdir(parents=True)
-    waiting.write_bytes(b"abc")  # Copied, and not deleted yet.
+    waiting.write_bytes(b"abc")  # As if copied, and not deleted yet.
     assert _removed(row) == "QUARANTINED"
     assert not file.exists()
     assert _removed(row) == "QUARANTINED"
@@ -104,31 +105,31 @@ def test_whatever_was_done_before_a_crash_is_not_done_again(file: Path) -> None:
     assert _purged(row) == "GONE"
 
 
-def test_two_files_of_one_name_are_both_kept(file: Path) -> None:
+def test_two_different_files_of_one_name_are_both_kept(file: Path) -> None:
     row = _row(file)
     waiting = _path(row["quarantined"])
     waiting.parent.mkdir(parents=True)
     waiting.write_bytes(b"abd")
     [[_, _, outcome, detail]] = quarantine.restore(Files(), iter([row]))
     assert outcome == "FAILED"
-    assert "x.parquet' is there" in detail
+    assert "x.parquet' exists" in detail
     assert (file.read_bytes(), waiting.read_bytes()) == (b"abc", b"abd")
 
 
-def test_what_was_written_anew_stays(file: Path) -> None:
+def test_a_rewritten_file_stays(file: Path) -> None:
     os.utime(file, (_NOW // 10**6, _NOW // 10**6))
     assert _removed(_row(file)) == "CHANGED"
     assert file.exists()
 
 
-def test_what_was_deleted_is_lost_unless_it_was_put_into_quarantine_before(file: Path) -> None:
+def test_a_deleted_file_cannot_be_restored(file: Path) -> None:
     row = _row(file)
     assert _removed(row, "delete") == "DELETED"
     assert _removed(row) == "GONE"
     assert _restored(row) == "LOST"
 
 
-def test_a_lake_that_is_not_there_is_no_lake_that_was_emptied(file: Path) -> None:
+def test_a_missing_directory_is_a_failure_and_not_a_removed_file(file: Path) -> None:
     row = _row(file)
     moved = file.parent.rename(file.parent.with_name("not mounted"))
     assert _removed(row) == "FAILED"
@@ -136,21 +137,23 @@ def test_a_lake_that_is_not_there_is_no_lake_that_was_emptied(file: Path) -> Non
     assert _removed(row) == "QUARANTINED"
 
 
-def test_what_is_in_quarantine_can_be_read_under_whatever_it_was_called(file: Path) -> None:
+def test_a_file_in_quarantine_can_be_read_under_all_its_old_names(file: Path) -> None:
     named = file.rename(file.with_name("x y.parquet"))
     _removed(_row(named))
-    behind = Behind(plan=_plan())
+    behind = FilesBeforeSweep(plan=_plan())
     assert behind.read(f"file:{file.parent}/x y.parquet") == b"abc"
     assert behind.read(f"{file.parent}/x%20y.parquet") == b"abc"
     with pytest.raises(FileNotFoundError):
         behind.read(str(file))
 
 
-def test_what_waits_elsewhere_can_be_read_through_a_link(file: Path, tmp_path: Path) -> None:
+def test_a_file_in_a_requested_quarantine_can_be_read_through_a_link(
+    file: Path, tmp_path: Path
+) -> None:
     plan = _plan(quarantine=(tmp_path.resolve() / "away").as_uri())
     _removed(_row(file, plan))
     (tmp_path / "link").symlink_to(file.parent)
-    assert Behind(plan=plan).read(f"{tmp_path}/link/x.parquet") == b"abc"
+    assert FilesBeforeSweep(plan=plan).read(f"{tmp_path}/link/x.parquet") == b"abc"
 
 
 def _plan(quarantine: str | None = None) -> Plan:
@@ -171,7 +174,7 @@ def _plan(quarantine: str | None = None) -> Plan:
 
 def _row(file: Path, plan: Plan | None = None) -> dict[str, Any]:
     listed = {"path": file.resolve().as_uri().replace("%20", " "), "size_bytes": 3}
-    [row] = quarantine.doom(plan or _plan(), iter([listed | {"modified_micros": 1}]))
+    [row] = quarantine.assign_quarantine(plan or _plan(), iter([listed | {"modified_micros": 1}]))
     return dict(zip(("path", "size_bytes", "modified_micros", "quarantined"), row, strict=True))
 
 
@@ -195,4 +198,4 @@ def _files_below(directory: Path) -> list[Path]:
 
 
 def _path(location: str) -> Path:
-    return Path(Place.of(location).path)
+    return Path(Location.of(location).path)

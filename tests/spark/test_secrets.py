@@ -1,4 +1,4 @@
-"""What Spark shows of a query does not give away how its catalog is reached."""
+"""Plans and logs of Spark do not show the secrets of a catalog."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 import morag
 from morag import ContentKey, Put
+from morag.spark.catalog_tables import read_table
 from morag.spark.opening import Origin
-from morag.spark.tables import read_table
-from tests.spark.branches import table
+from tests.spark.scratch_branch import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # PySpark leaves sockets open.
 
 _HIDDEN: Final = "hush"
-"""Stands in the store's URL where others have a password."""
+"""A part of the store's URL that is hidden like a password."""
 
 
 _UDF: Final = """'{"type": "UDF", "sqlText": "1", "dialect": "x"}'"""
@@ -29,7 +29,7 @@ _UDF: Final = """'{"type": "UDF", "sqlText": "1", "dialect": "x"}'"""
 
 @pytest.fixture(autouse=True)
 def whole_plans(spark: SparkSession) -> Iterator[None]:
-    """The most that Spark can be told to log."""
+    """Make Spark log whole plans."""
     spark.conf.set("spark.sql.ui.explainMode", "extended")
     yield
     spark.conf.unset("spark.sql.ui.explainMode")
@@ -50,7 +50,7 @@ def store_file(store: str, tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_plan_of_a_read(spark: SparkSession, store: str) -> None:
+def test_the_plan_of_a_read_has_no_secret(spark: SparkSession, store: str) -> None:
     frame = read_table(spark, Origin(store=store, token=_HIDDEN), "references")
     assert [row.name for row in frame.collect()] == ["main"]
     plans = frame._jdf.queryExecution().toString()
@@ -58,8 +58,8 @@ def test_the_plan_of_a_read(spark: SparkSession, store: str) -> None:
     assert _HIDDEN not in plans + logged(spark)
 
 
-def test_the_plan_of_a_write(spark: SparkSession, store_file: str) -> None:
-    """Options of a write do show, so that a password must not be among them."""
+def test_the_plan_of_a_write_has_no_secret(spark: SparkSession, store_file: str) -> None:
+    """Spark shows the options of a write, so a password in them is refused."""
     rows = spark.sql(f"SELECT array('f') AS key, {_UDF} AS content")
     rows.write.format("morag").mode("append").option("store_file", store_file).save()
     plans = logged(spark)
@@ -67,7 +67,7 @@ def test_the_plan_of_a_write(spark: SparkSession, store_file: str) -> None:
     assert _HIDDEN not in plans
 
 
-def test_the_checkpoint_of_a_stream(
+def test_the_checkpoint_of_a_stream_has_no_secret(
     spark: SparkSession, store: str, store_file: str, tmp_path: Path
 ) -> None:
     options = {"store": store, "token": _HIDDEN, "table": "log", "max_commits": "1"}

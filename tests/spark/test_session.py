@@ -1,4 +1,4 @@
-"""Where a session runs, and who can reach it there."""
+"""The master of a session, and the addresses that it listens on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from morag.cli.spark_flags import add_flags, session_of
 from morag.spark import session as make_session
-from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
+from morag.spark.session import refuse_spark_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_placed: Final = sys.modules[make_session.__module__]._placed
+_master_settings: Final = sys.modules[make_session.__module__]._master_settings
 _BOUND: Final = "spark.driver.bindAddress"
 
 
@@ -42,49 +42,51 @@ def no_spark_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
         ("spark://far", {"spark.master": "local[3]"}, "local[3]"),
     ],
 )
-def test_on_this_machine_only_this_machine_reaches_it(
+def test_a_local_session_listens_on_the_loopback_only(
     master: str | None, conf: dict[str, str], placed: str
 ) -> None:
-    settings = _placed(master, conf)
+    settings = _master_settings(master, conf)
     assert settings["spark.master"] == placed
     assert settings[_BOUND] == settings["spark.driver.host"] == "127.0.0.1"
     assert settings["spark.ui.enabled"] == "false"
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.master": "spark://far"}])
-def test_on_a_cluster_executors_reach_it(conf: dict[str, str]) -> None:
-    assert _placed(None if conf else "spark://far", conf) == {"spark.master": "spark://far"}
+def test_a_session_on_a_cluster_listens_for_executors(conf: dict[str, str]) -> None:
+    assert _master_settings(None if conf else "spark://far", conf) == {
+        "spark.master": "spark://far"
+    }
 
 
 @pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"])
-def test_a_spark_that_is_set_up_says_where_it_runs(
+def test_an_installation_of_spark_chooses_the_master(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "1")
-    assert _placed(None, {}) == {}
-    assert _placed("local[1]", {})[_BOUND] == "127.0.0.1"
+    assert _master_settings(None, {}) == {}
+    assert _master_settings("local[1]", {})[_BOUND] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(("flags", "master"), [([], None), (["--master", "yarn"], "yarn")])
-def test_commands_leave_it_to_the_session_where_it_runs(
+def test_commands_pass_the_master_to_the_session(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], master: str | None
 ) -> None:
-    asked: list[str | None] = []
+    masters: list[str | None] = []
 
     @contextmanager
-    def running(master: str | None, *_: object) -> Iterator[None]:
-        asked.append(master)
+    def command_session(master: str | None, *_: object) -> Iterator[None]:
+        masters.append(master)
         yield
 
-    monkeypatch.setattr("morag.spark.running.running", running)
+    monkeypatch.setattr("morag.spark.commands.command_session", command_session)
     parser = ArgumentParser()
     add_flags(parser)
     with session_of(parser.parse_args(flags)):
-        assert asked == [master]
+        assert masters == [master]
 
 
 @pytest.mark.long
-def test_commands_run_where_a_spark_that_is_set_up_says(tmp_path: Path) -> None:
+def test_commands_use_the_master_of_an_installation_of_spark(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[nowhere]\n")
     job = [sys.executable, "-m", "morag", "spark", "read", "references", "--store", "sqlite:none"]
     set_up = os.environ | {"SPARK_CONF_DIR": str(tmp_path)}
@@ -93,13 +95,13 @@ def test_commands_run_where_a_spark_that_is_set_up_says(tmp_path: Path) -> None:
     assert "Could not parse Master URL: 'local[nowhere]'" in ended.stderr
 
 
-def test_a_session_that_runs_stays_as_it_is(spark: SparkSession) -> None:
+def test_a_running_session_is_not_changed(spark: SparkSession) -> None:
     assert make_session(master="local[7]") is spark
     assert spark.conf.get("spark.master") == "local[2]"
     assert spark.conf.get(_BOUND) == "127.0.0.1"
 
 
-def test_jobs_take_sessions_of_spark_itself(spark: SparkSession) -> None:
-    refuse_connect(spark)
+def test_jobs_refuse_sessions_of_spark_connect(spark: SparkSession) -> None:
+    refuse_spark_connect(spark)
     with pytest.raises(CannotRun, match=r"can read and write the format 'morag', but"):
-        refuse_connect(object())
+        refuse_spark_connect(object())

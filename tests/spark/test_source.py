@@ -1,4 +1,4 @@
-"""The tables of a catalog: everything that is there, in columns, however it is reached."""
+"""The tables of a catalog have the same rows through a server and from its store."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from morag import ContentKey, Delete, Put
 from morag.backend.urls import open_backend
 from morag.model.content import Content
 from morag.persist.persist import ObjectMissing
-from tests.spark.catalog import MANY, filled, table
-from tests.spark.reading import Read
+from tests.spark.in_process_read import Read
+from tests.spark.sample_catalog import MANY, filled, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 Options = dict[str, str]
-MAKES_PARTS = {"partitions": "4"}
+FOUR_PARTS = {"partitions": "4"}
 
 
 @pytest.fixture(scope="module", params=["rocksdb", "sqlite"])
 def catalog(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Client, str, str]]:
-    """A server that runs all the while, its address, and its store."""
+    """A client of a running server, the address of the server, and its store."""
     directory = tmp_path_factory.mktemp("catalog")
     store = f"{request.param}:{directory / 'store'}"
     with filled(directory, store) as (served, client):
@@ -66,7 +66,7 @@ def test_entries_are_all_keys_with_their_content(options: Options, client: Clien
     assert by_key["a", "delta"]["metadata_location"] is None
 
 
-def test_a_namespace_is_a_text_that_cannot_be_mistaken(options: Options) -> None:
+def test_the_text_of_a_namespace_is_unambiguous(options: Options) -> None:
     columns = ["namespace", "key", "name"]
     rows = {tuple(r["key"]): (r["namespace"], r["name"]) for r in Read(options, columns)}
     assert rows["top",] == ("", "top")
@@ -77,9 +77,9 @@ def test_a_namespace_is_a_text_that_cannot_be_mistaken(options: Options) -> None
 
 
 @pytest.mark.parametrize("name", ["entries", "diff"])
-def test_key_ranges_are_even_and_share_nothing(options: Options, name: str) -> None:
+def test_key_ranges_are_even_and_disjoint(options: Options, name: str) -> None:
     extra = {"table": name, "from": "main~2"} if name == "diff" else {"table": name}
-    read = Read(options | extra | MAKES_PARTS, ["key"])
+    read = Read(options | extra | FOUR_PARTS, ["key"])
     parts = [[tuple(row["key"]) for row in read.rows(part)] for part in read.parts]
     assert len(parts) == 4
     assert min(map(len, parts)) > MANY // 8
@@ -99,7 +99,7 @@ def test_a_ref_is_a_branch_a_tag_or_a_commit(options: Options, client: Client, r
 def test_all_tasks_read_the_commit_that_was_planned(options: Options, client: Client) -> None:
     client.references.create_branch("moving", "main")
     try:
-        entries = Read(options | {"ref": "moving"} | MAKES_PARTS, ["key"])
+        entries = Read(options | {"ref": "moving"} | FOUR_PARTS, ["key"])
         diff = Read(options | {"table": "diff", "from": "main", "to": "moving"}, ["key"])
         log = Read(options | {"table": "log", "ref": "moving"}, ["message"])
         client.commit("moving", [Put(ContentKey.of("zz"), table(1))], "too late")
@@ -110,7 +110,7 @@ def test_all_tasks_read_the_commit_that_was_planned(options: Options, client: Cl
         client.references.delete("moving")
 
 
-def test_a_store_shows_what_its_server_has_just_written(
+def test_a_store_shows_the_latest_commit_of_its_server(
     catalog: tuple[Client, str, str],
 ) -> None:
     client, _, store = catalog
@@ -125,7 +125,7 @@ def test_a_store_shows_what_its_server_has_just_written(
         client.references.delete("fresh")
 
 
-def test_no_content_is_read_if_nobody_asks_for_it(tmp_path: Path) -> None:
+def test_no_content_is_read_if_no_column_needs_it(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'catalog.db'}"
     with morag.open(url) as repo:
         repo.commit("main", [Put(ContentKey.of("t"), table(1))], "a table")
@@ -140,7 +140,7 @@ def test_no_content_is_read_if_nobody_asks_for_it(tmp_path: Path) -> None:
         list(Read({"store": url}, [*cheap, "snapshot_id"]))
 
 
-def test_the_log_is_all_commits(options: Options, client: Client) -> None:
+def test_the_log_has_all_commits(options: Options, client: Client) -> None:
     rows = list(Read(options | {"table": "log", "ref": "dev"}))
     assert [row["hash"] for row in rows] == list(client.history.hashes("dev"))
     assert [row["message"] for row in rows] == ["on dev", "odd ones", "many tables", "spaces"]
@@ -152,19 +152,19 @@ def test_the_log_is_all_commits(options: Options, client: Client) -> None:
     assert rows[0]["commit_time"] >= rows[1]["commit_time"]
 
 
-@pytest.mark.parametrize(("asked", "made"), [(1, 1), (2, 2), (3, 2), (4, 4), (9, 4)])
-def test_commit_ranges_share_nothing(
-    options: Options, client: Client, asked: int, made: int
+@pytest.mark.parametrize(("requested", "ranges"), [(1, 1), (2, 2), (3, 2), (4, 4), (9, 4)])
+def test_commit_ranges_are_disjoint(
+    options: Options, client: Client, requested: int, ranges: int
 ) -> None:
-    """There are four commits, and all ranges but the last have the same size."""
-    read = Read(options | {"table": "log", "ref": "dev", "partitions": str(asked)}, ["hash"])
-    assert len(read.parts) == made
+    """Four commits are cut into ranges of equal size; only the last may be smaller."""
+    read = Read(options | {"table": "log", "ref": "dev", "partitions": str(requested)}, ["hash"])
+    assert len(read.parts) == ranges
     assert [row["hash"] for row in read] == list(client.history.hashes("dev"))
 
 
 def test_a_log_has_a_row_for_each_operation(options: Options, client: Client) -> None:
-    asked = {"table": "log", "ref": "dev", "operations": "true"}
-    rows = list(Read(options | asked))
+    requested = {"table": "log", "ref": "dev", "operations": "true"}
+    rows = list(Read(options | requested))
     expected = [
         (entry.meta.hash, operation)
         for entry in client.history.log("dev", with_operations=True)
@@ -174,9 +174,9 @@ def test_a_log_has_a_row_for_each_operation(options: Options, client: Client) ->
     assert len(rows) > MANY
 
 
-def test_a_diff_says_what_was_and_what_is(options: Options) -> None:
-    asked = {"table": "diff", "from": "main", "to": "dev"}
-    rows = {tuple(row["key"]): row for row in Read(options | asked)}
+def test_a_diff_has_the_contents_of_both_sides(options: Options) -> None:
+    requested = {"table": "diff", "from": "main", "to": "dev"}
+    rows = {tuple(row["key"]): row for row in Read(options | requested)}
     assert {key: row["change"] for key, row in rows.items()} == {
         ("a", "b", "t"): "CHANGED",
         ("a", "new"): "ADDED",
@@ -190,7 +190,7 @@ def test_a_diff_says_what_was_and_what_is(options: Options) -> None:
     assert rows["many", "t00007"]["from_content_type"] == "ICEBERG_TABLE"
 
 
-def test_references_and_where_they_stand(options: Options, client: Client) -> None:
+def test_references_have_their_heads_and_metadata(options: Options, client: Client) -> None:
     rows = list(Read(options | {"table": "references"}))
     assert [(row["type"], row["name"]) for row in rows] == [
         ("BRANCH", "dev"),
@@ -206,7 +206,7 @@ def test_references_and_where_they_stand(options: Options, client: Client) -> No
     assert cheap == [{"name": row["name"], "hash": row["hash"]} for row in rows]
 
 
-def test_the_ref_log_is_all_moves(options: Options) -> None:
+def test_the_ref_log_has_all_moves(options: Options) -> None:
     rows = list(Read(options | {"table": "reflog"}))
     moves = [(row["operation"], row["name"]) for row in rows if row["name"] in ("dev", "gone")]
     assert moves == [
@@ -218,9 +218,9 @@ def test_the_ref_log_is_all_moves(options: Options) -> None:
     assert all(one["time"] >= other["time"] for one, other in pairwise(rows))
 
 
-def test_objects_are_all_that_is_stored(catalog: tuple[Client, str, str]) -> None:
+def test_all_stored_objects_are_read(catalog: tuple[Client, str, str]) -> None:
     client, _, store = catalog
-    read = Read({"store": store, "table": "objects"} | MAKES_PARTS)
+    read = Read({"store": store, "table": "objects"} | FOUR_PARTS)
     parts = [read.rows(part) for part in read.parts]
     assert len(parts) == 4 and all(parts)
     ids = Counter(row["id"] for part in parts for row in part)
@@ -231,7 +231,7 @@ def test_objects_are_all_that_is_stored(catalog: tuple[Client, str, str]) -> Non
     assert all(row["size_bytes"] == len(row["data"]) > 0 for part in parts for row in part)
 
 
-def test_what_has_no_commits_has_no_rows(tmp_path: Path) -> None:
+def test_an_empty_catalog_has_no_rows(tmp_path: Path) -> None:
     url = f"rocksdb:{tmp_path / 'empty'}"
     morag.open(url).close()
     for name in ("entries", "log"):

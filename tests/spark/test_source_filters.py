@@ -1,4 +1,4 @@
-"""Filters of a query: what they let through is the same, and less of the rest is read."""
+"""Filters of a query are applied while reading, and do not change the result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tests.spark.catalog import MANY, filled
-from tests.spark.reading import Read
+from tests.spark.in_process_read import Read
+from tests.spark.sample_catalog import MANY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql.datasource import Filter
 
 Options = dict[str, str]
@@ -27,17 +25,9 @@ ALL = MANY + 15
 PARTS = {"partitions": "4"}
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Options]]:
-    directory = tmp_path_factory.mktemp("catalog")
-    store = f"rocksdb:{directory / 'store'}"
-    with filled(directory, store) as (served, _):
-        yield {"uri": {"uri": served.url}, "store": {"store": store}}
-
-
 @pytest.fixture(params=["uri", "store"])
-def options(request: pytest.FixtureRequest, places: dict[str, Options]) -> Options:
-    return places[request.param]
+def options(request: pytest.FixtureRequest, catalog_options: dict[str, Options]) -> Options:
+    return catalog_options[request.param]
 
 
 @pytest.mark.parametrize(
@@ -59,10 +49,10 @@ def options(request: pytest.FixtureRequest, places: dict[str, Options]) -> Optio
         (EqualTo(("key",), ["no", "such"]), 0, 1),
     ],
 )  # fmt: skip
-def test_less_is_read_and_spark_does_the_rest(
+def test_fewer_rows_are_read_and_spark_applies_the_remaining_filters(
     options: Options, filter: Filter, read_at_most: int, parts: int
 ) -> None:
-    """The server is asked for no more than the parts that can hold what is wanted."""
+    """Parts that cannot contain a matching key are not read."""
     read = Read(options | PARTS, filters=[filter])
     rows = list(read)
     assert read.left == [filter]
@@ -87,7 +77,7 @@ def test_less_is_read_and_spark_does_the_rest(
         ([EqualTo(("name",), 'quo"te\\n')], []),
     ],
 )
-def test_names_and_types_are_left_to_nobody_else(
+def test_filters_by_name_and_type_are_applied_completely(
     options: Options, filters: list[Filter], keys: list[list[str]]
 ) -> None:
     read = Read(options | PARTS, filters=[*filters, IsNotNull(("name",))])
@@ -103,7 +93,7 @@ def test_a_key_and_a_type(options: Options) -> None:
         assert [row["key"] for row in read] == keys
 
 
-def test_filters_that_save_nothing_are_spark_s(options: Options) -> None:
+def test_other_filters_are_left_to_spark(options: Options) -> None:
     filters = [
         GreaterThan(("snapshot_id",), 5),
         IsNotNull(("snapshot_id",)),
@@ -115,14 +105,14 @@ def test_filters_that_save_nothing_are_spark_s(options: Options) -> None:
 
 
 def test_a_diff_within_a_namespace(options: Options) -> None:
-    asked = options | {"table": "diff", "from": "main", "to": "dev"}
+    requested = options | {"table": "diff", "from": "main", "to": "dev"}
     filter = EqualTo(("namespace",), "a")
-    assert {tuple(row["key"]) for row in Read(asked, filters=[filter])} == {
+    assert {tuple(row["key"]) for row in Read(requested, filters=[filter])} == {
         ("a", "b", "t"),
         ("a", "new"),
     }
     for one in (EqualTo(("name",), "new"), EqualTo(("key",), ["a", "new"])):
-        assert [row["key"] for row in Read(asked, filters=[one])] == [["a", "new"]]
+        assert [row["key"] for row in Read(requested, filters=[one])] == [["a", "new"]]
 
 
 def test_references_of_one_kind(options: Options) -> None:
@@ -130,10 +120,10 @@ def test_references_of_one_kind(options: Options) -> None:
     assert [row["name"] for row in read] == ["v1"]
 
 
-def test_objects_of_some_kinds(places: dict[str, Options]) -> None:
-    asked = places["store"] | {"table": "objects"}
+def test_objects_of_some_kinds(catalog_options: dict[str, Options]) -> None:
+    requested = catalog_options["store"] | {"table": "objects"}
     kinds = In(("kind",), ("COMMIT", "REFOBJ"))
-    assert {row["kind"] for row in Read(asked, ["kind"], [kinds])} == {"COMMIT", "REFOBJ"}
+    assert {row["kind"] for row in Read(requested, ["kind"], [kinds])} == {"COMMIT", "REFOBJ"}
 
 
 def _passes(row: dict[str, object], filter: Filter) -> bool:

@@ -1,4 +1,4 @@
-"""The format `morag` inside Spark: SQL in, rows out."""
+"""The format `morag` in queries of Spark."""
 
 from __future__ import annotations
 
@@ -11,27 +11,17 @@ from pyspark.sql import functions
 from morag.spark import register
 from morag.spark.session import FILTERS
 from morag.spark.source.schemas import TABLES
-from tests.spark.catalog import MANY, filled
-from tests.spark.reading import Read
+from tests.spark.in_process_read import Read
+from tests.spark.sample_catalog import MANY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 Options = dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Options]]:
-    directory = tmp_path_factory.mktemp("catalog")
-    store = f"rocksdb:{directory / 'store'}"
-    with filled(directory, store) as (served, _):
-        yield {"uri": {"uri": served.url}, "store": {"store": store}}
-
-
 @pytest.mark.parametrize(
-    ("place", "table"),
+    ("access", "table"),
     [
         ("uri", "references"),
         ("uri", "entries"),
@@ -42,31 +32,37 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Optio
         ("uri", "reflog"),
     ],
 )
-def test_spark_shows_what_is_read(
-    spark: SparkSession, places: dict[str, Options], place: str, table: str
+def test_a_query_returns_the_rows_of_the_reader(
+    spark: SparkSession, catalog_options: dict[str, Options], access: str, table: str
 ) -> None:
-    asked = {"table": table}
+    requested = {"table": table}
     if table == "operations":
-        asked = {"table": "log", "operations": "true", "partitions": "2", "ref": "main~1"}
+        requested = {"table": "log", "operations": "true", "partitions": "2", "ref": "main~1"}
     elif table == "diff":
-        asked |= {"from": "main", "to": "dev"}
-    frame = _load(spark, places[place] | asked)
+        requested |= {"from": "main", "to": "dev"}
+    frame = _load(spark, catalog_options[access] | requested)
     assert frame.columns == list(TABLES[table])
     shown = [row.asDict() for row in frame.collect()]
-    assert sorted(map(_text, shown)) == sorted(map(_text, Read(places[place] | asked)))
+    assert sorted(map(_text, shown)) == sorted(
+        map(_text, Read(catalog_options[access] | requested))
+    )
     assert shown
 
 
-def test_objects_in_spark(spark: SparkSession, places: dict[str, Options]) -> None:
-    frame = _load(spark, places["store"] | {"table": "objects", "partitions": "3"})
+def test_all_objects_can_be_counted(
+    spark: SparkSession, catalog_options: dict[str, Options]
+) -> None:
+    frame = _load(spark, catalog_options["store"] | {"table": "objects", "partitions": "3"})
     assert frame.rdd.getNumPartitions() == 3
     counted = {row["kind"]: row["count"] for row in frame.groupBy("kind").count().collect()}
     assert counted["VALUE"] >= MANY
 
 
-def test_a_query_reads_only_what_it_needs(spark: SparkSession, places: dict[str, Options]) -> None:
-    asked = places["store"] | {"partitions": "4"}
-    frame = _load(spark, asked, "name string, namespace string, key array<string>")
+def test_a_query_reads_only_the_rows_it_needs(
+    spark: SparkSession, catalog_options: dict[str, Options]
+) -> None:
+    requested = catalog_options["store"] | {"partitions": "4"}
+    frame = _load(spark, requested, "name string, namespace string, key array<string>")
     assert frame.rdd.getNumPartitions() == 4
     found = frame.where("namespace = 'a.b' AND name = 't'")
     assert [row["key"] for row in found.collect()] == [["a", "b", "t"]]
@@ -76,12 +72,16 @@ def test_a_query_reads_only_what_it_needs(spark: SparkSession, places: dict[str,
     assert frame.where("namespace LIKE 'man%'").count() == MANY
 
 
-def test_a_session_that_somebody_else_made(spark: SparkSession, places: dict[str, Options]) -> None:
+def test_the_format_can_be_registered_in_another_session(
+    spark: SparkSession, catalog_options: dict[str, Options]
+) -> None:
     spark.conf.set(FILTERS, "false")
     with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
-        _load(spark, places["store"] | {"table": "references"}, "name string").count()
+        _load(spark, catalog_options["store"] | {"table": "references"}, "name string").count()
     register(spark)
-    assert _load(spark, places["store"] | {"table": "references"}, "name string").count() == 3
+    assert (
+        _load(spark, catalog_options["store"] | {"table": "references"}, "name string").count() == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,9 @@ def test_a_session_that_somebody_else_made(spark: SparkSession, places: dict[str
         ({"store": "sqlite:x", "branch": "main"}, "has no option 'branch'"),
     ],
 )
-def test_spark_passes_on_what_is_wrong(spark: SparkSession, options: Options, advice: str) -> None:
+def test_spark_passes_on_the_message_of_an_error(
+    spark: SparkSession, options: Options, advice: str
+) -> None:
     with pytest.raises(PySparkException, match=advice):
         _load(spark, options).collect()
 
@@ -104,7 +106,7 @@ def _load(spark: SparkSession, options: Options, schema: str | None = None) -> D
 
 
 def _text(row: dict[str, Any]) -> str:
-    """Times come back from Spark without a zone, and maps in another order."""
+    """A row as text: Spark returns times without a zone, and maps in another order."""
     properties = sorted(dict(row.get("properties", ())).items())
     plain = {name: value for name, value in row.items() if "time" not in name}
     return repr(plain | {"properties": properties})

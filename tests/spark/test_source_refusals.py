@@ -1,4 +1,4 @@
-"""What the format `morag` refuses, and what it advises instead."""
+"""The format `morag` refuses wrong options, with advice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from morag import ContentKey, Put, StoreReadOnly
 from morag.errors import ReferenceNotFound
 from morag.spark import CannotRun, Origin, opened
 from morag.spark.source.source import MoragDataSource
-from tests.spark.catalog import table
-from tests.spark.reading import Read
+from tests.spark.in_process_read import Read
+from tests.spark.sample_catalog import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,19 +33,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         ({}, "Name the catalog by one option: 'uri' for a server"),
         ({"uri": "http://127.0.0.1:1", "store": "sqlite:x"}, "Name the catalog by one option"),
         ({"store": "memory:"}, "serve it .* and name that server by 'uri'"),
-        ({"store": "paper:x"}, "No backend is installed for 'paper:'"),
+        ({"store": "paper:x"}, "'paper:' is not a kind of store"),
         ({"store": "rocksdb:/no/where"}, "There is no RocksDB store in '/no/where'.* by 'uri'"),
         ({"store": "sqlite:/no/where"}, "There is no SQLite store in '/no/where'.* by 'uri'"),
-        ({"uri": "nonsense"}, "must be like http://127.0.0.1:19120"),
+        ({"uri": "nonsense"}, "must start with http:// or https://"),
         ({"uri": "http://127.0.0.1:1", "timeout_seconds": "soon"}, "'timeout_seconds' must be a"),
     ],
 )  # fmt: skip
-def test_places_that_hold_no_catalog(options: dict[str, str], advice: str) -> None:
+def test_an_origin_without_a_catalog_is_refused(options: dict[str, str], advice: str) -> None:
     with pytest.raises(morag.BadRequest, match=advice):
         Read(options)
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(CannotRun, match=r"Nothing listens at .* that the driver and all executors"):
@@ -64,22 +64,22 @@ def test_a_server_that_is_not_there() -> None:
         ({"partitions": "many"}, "'partitions' must be a number from 1 to"),
     ],
 )
-def test_options_that_cannot_be_meant(store: str, options: dict[str, str], advice: str) -> None:
+def test_wrong_options_are_refused(store: str, options: dict[str, str], advice: str) -> None:
     with pytest.raises(CannotRun, match=advice):
         Read({"store": store} | options)
 
 
-def test_objects_of_a_server() -> None:
-    with pytest.raises(CannotRun, match="name the store itself by 'store'"):
+def test_a_server_has_no_table_of_objects() -> None:
+    with pytest.raises(CannotRun, match="name the store by the option 'store'"):
         Read({"uri": "http://127.0.0.1:1", "table": "objects"})
 
 
-def test_a_ref_that_is_not_there(store: str) -> None:
+def test_a_missing_ref_is_reported(store: str) -> None:
     with pytest.raises(ReferenceNotFound, match="'nowhere' not found"):
         Read({"store": store, "ref": "nowhere"})
 
 
-def test_a_repository_that_is_not_there(store: str) -> None:
+def test_a_missing_repository_is_reported(store: str) -> None:
     with pytest.raises(CannotRun, match="holds no such repository"):
         Read({"store": store, "repository_id": "other"})
 
@@ -91,12 +91,12 @@ def test_a_repository_that_is_not_there(store: str) -> None:
         (StructField("snapshot_id", StringType()), "is of type bigint, not string"),
     ],
 )
-def test_columns_that_are_not_there(store: str, field: StructField, advice: str) -> None:
+def test_unknown_columns_are_refused(store: str, field: StructField, advice: str) -> None:
     with pytest.raises(CannotRun, match=advice):
         MoragDataSource({"store": store}).reader(StructType([field]))
 
 
-def test_a_stream_of_anything_but_commits(store: str) -> None:
+def test_only_the_log_can_be_streamed(store: str) -> None:
     with pytest.raises(CannotRun, match="set the option 'table' to 'log'"):
         MoragDataSource({"store": store}).streamReader(StructType([]))
 
@@ -123,13 +123,13 @@ def test_secrets_can_be_given_by_files(store: str, tmp_path: Path) -> None:
         ({"store": "sqlite:x", "store_file": "x"}, "'store' and 'store_file' exclude each other"),
     ],
 )
-def test_files_that_give_nothing(options: dict[str, str], advice: str) -> None:
+def test_unusable_secret_files_are_refused(options: dict[str, str], advice: str) -> None:
     with pytest.raises(CannotRun, match=advice):
         Origin.of(options)
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "rocksdb"])
-def test_who_reads_cannot_write(tmp_path: Path, scheme: str) -> None:
+def test_a_catalog_that_was_opened_to_read_refuses_writes(tmp_path: Path, scheme: str) -> None:
     url = f"{scheme}:{tmp_path / 'catalog'}"
     with opened({"store": url}, write=True) as catalog:
         catalog.references.create_branch("dev", None)
@@ -144,7 +144,7 @@ def test_who_reads_cannot_write(tmp_path: Path, scheme: str) -> None:
                 change()
 
 
-def test_a_store_that_another_process_writes_to(tmp_path: Path) -> None:
+def test_a_store_that_another_process_writes_to_cannot_be_written(tmp_path: Path) -> None:
     url = f"rocksdb:{tmp_path / 'catalog'}"
     with (
         opened({"store": url}, write=True),

@@ -9,9 +9,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from morag import MoragError
-from morag.client.places import NO_ANCESTOR
+from morag.model.names import NO_ANCESTOR_HASH
 from morag.spark.opening import Origin
-from morag.spark.source.following import commits_after, fork_of
+from morag.spark.source.commit_ranges import commits_after, fork_of
 from morag.spark.source.schemas import schema_of
 from morag.spark.source.stream import Commits, CommitStream
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.serving import Served
-    from tests.spark.branches import Branch
+    from tests.server_process import Served
+    from tests.spark.scratch_branch import Branch
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Of the sockets to the JVM.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # PySpark leaves sockets open.
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def follow(spark: SparkSession, branch: Branch, tmp_path: Path) -> Follow:
 
 
 class Follow:
-    """A query that follows a branch, as often as it is run; `delivered` has what came, by batch."""
+    """A query on a branch that can be run repeatedly; `delivered` has the rows of each batch."""
 
     def __init__(self, spark: SparkSession, branch: Branch, checkpoint: Path) -> None:
         self._spark = spark
@@ -46,7 +46,7 @@ class Follow:
         return [message for _, batch in sorted(self.delivered.items()) for message in batch]
 
     def run(self, before: Callable[[int], None] | None = None, **options: str) -> None:
-        """Until the branch is read to its end. `before` is called in each batch."""
+        """Run until the end of the branch. `before` is called in each batch."""
 
         def take(batch: DataFrame, number: int) -> None:
             messages = [row.message for row in batch.collect()]
@@ -65,7 +65,7 @@ class Follow:
         return reader.options(**all).schema("hash string, message string").load()
 
 
-def test_every_run_goes_on_where_the_last_one_stopped(branch: Branch, follow: Follow) -> None:
+def test_every_run_continues_where_the_last_one_stopped(branch: Branch, follow: Follow) -> None:
     follow.run()
     assert follow.messages == []
     branch.commit("a", "b", "c")
@@ -78,8 +78,10 @@ def test_every_run_goes_on_where_the_last_one_stopped(branch: Branch, follow: Fo
     assert follow.messages == ["a", "b", "c", "d", "e"]
 
 
-def test_a_first_batch_that_failed_is_repeated_as_it_was(branch: Branch, follow: Follow) -> None:
-    """Spark asks again where to begin, and the branch has moved on by then."""
+def test_a_failed_first_batch_is_repeated_with_the_same_commits(
+    branch: Branch, follow: Follow
+) -> None:
+    """Spark requests the initial offset again, after the branch has moved."""
     branch.commit("a")
 
     def fail(_: int) -> None:
@@ -114,7 +116,7 @@ def test_queries_that_fail_at_random_deliver_every_commit_once(
             failed += 1
     assert failed
     follow.run()
-    follow.run()  # The one before may have repeated a batch only.
+    follow.run()  # The previous run may only have repeated a batch.
     assert follow.messages == made
 
 
@@ -148,7 +150,9 @@ def test_a_stream_can_be_stopped_while_it_runs_and_limited(
     assert taken == made
 
 
-def test_operations_come_as_rows(spark: SparkSession, branch: Branch, tmp_path: Path) -> None:
+def test_operations_are_delivered_as_rows(
+    spark: SparkSession, branch: Branch, tmp_path: Path
+) -> None:
     branch.commit("a", "b")
     rows: list[Any] = []
     reader = spark.readStream.format("morag").options(**branch.options, table="log")
@@ -163,32 +167,32 @@ def test_operations_come_as_rows(spark: SparkSession, branch: Branch, tmp_path: 
     assert [row.hash for row in rows] == [entry.meta.hash for entry in branch.log()]
 
 
-def test_a_branch_that_was_moved_says_how_to_go_on(
+def test_the_error_for_a_moved_branch_says_how_to_continue(
     spark: SparkSession, branch: Branch, follow: Follow, tmp_path: Path
 ) -> None:
     branch.commit("a", "b", "c")
     follow.run()
-    was, shared = branch.head, branch.log()[0].meta.hash
+    old_head, shared = branch.head, branch.log()[0].meta.hash
     branch.client.references.assign(branch.name, f"@{shared}")
     branch.commit("x")
     with pytest.raises(StreamingQueryException) as error:
         follow.run()
     text = str(error.value)
-    assert f"does not hold {was} any more" in text
+    assert f"does not contain {old_head}, the last commit" in text
     assert f".option('start', '{shared}')" in text
 
     again = Follow(spark, branch, tmp_path / "new checkpoint")
     again.run(start=str(shared))
     assert again.messages == ["x"]
 
-    branch.client.references.assign(branch.name, f"@{was}")  # The other way out.
+    branch.client.references.assign(branch.name, f"@{old_head}")  # The other solution.
     branch.commit("d")
     follow.run()
     assert follow.messages == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"ref": "main@11223344"}, "'ref' must be its name alone"),
         ({"start": "yesterday"}, "Hash must consist of"),
@@ -199,15 +203,13 @@ def test_a_branch_that_was_moved_says_how_to_go_on(
         ({"ref": "absent"}, "Named reference 'absent' not found"),
     ],
 )
-def test_options_that_cannot_be_right_are_refused(
-    served: Served, options: dict[str, str], told: str
-) -> None:
+def test_wrong_options_are_refused(served: Served, options: dict[str, str], message: str) -> None:
     all = {"uri": served.url, "table": "log", **options}
-    with pytest.raises(MoragError, match=told):
+    with pytest.raises(MoragError, match=message):
         CommitStream(Origin.of(all), all, schema_of("log")).latestOffset()
 
 
-def test_a_batch_begins_where_spark_says_whatever_was_looked_at(branch: Branch) -> None:
+def test_a_batch_starts_at_the_offset_that_spark_passes(branch: Branch) -> None:
     a, b, c, d = branch.commit("a", "b", "c", "d")
     options = {**branch.options, "table": "log"}
     stream = CommitStream(Origin.of(options), options, schema_of("log"))
@@ -215,22 +217,22 @@ def test_a_batch_begins_where_spark_says_whatever_was_looked_at(branch: Branch) 
     (part,) = stream.partitions({"after": b}, {"after": d})
     assert isinstance(part, Commits)
     assert (part.newest, part.oldest) == (d, c)
-    (part,) = stream.partitions({"after": NO_ANCESTOR}, {"after": b})
+    (part,) = stream.partitions({"after": NO_ANCESTOR_HASH}, {"after": b})
     assert isinstance(part, Commits)
     assert (part.newest, part.oldest) == (b, a)
 
 
-def test_what_lies_between_two_commits(branch: Branch) -> None:
+def test_commits_between_two_positions_are_found(branch: Branch) -> None:
     client = branch.client
     a, b, c = branch.commit("a", "b", "c")
     client.references.assign(branch.name, f"@{b}")
     (d,) = branch.commit("d")
     assert commits_after(client, a, c) == [c, b]
-    assert commits_after(client, NO_ANCESTOR, b) == [b, a]
+    assert commits_after(client, NO_ANCESTOR_HASH, b) == [b, a]
     assert commits_after(client, c, c) == []
     assert commits_after(client, c, d) is None
     assert commits_after(client, b, a) is None
-    assert commits_after(client, a, NO_ANCESTOR) is None
+    assert commits_after(client, a, NO_ANCESTOR_HASH) is None
     assert fork_of(client, c, d) == fork_of(client, d, c) == b
     assert fork_of(client, a, d) == fork_of(client, d, a) == a
-    assert fork_of(client, a, NO_ANCESTOR) == NO_ANCESTOR
+    assert fork_of(client, a, NO_ANCESTOR_HASH) == NO_ANCESTOR_HASH

@@ -14,9 +14,9 @@ from typing import Final
 import pytest
 
 from morag.client import Client
-from morag.spark.source.once import BATCH
-from tests.serving import Served
-from tests.spark.branches import Branch
+from morag.spark.source.exactly_once import BATCH
+from tests.server_process import Served
+from tests.spark.scratch_branch import Branch
 
 pytestmark = pytest.mark.long
 
@@ -36,13 +36,13 @@ def test_every_commit_arrives_once_however_often_the_driver_is_killed(tmp_path: 
                 for _ in range(random.randint(3, 9)):
                     made.append(f"c{len(made)}")
                     source.commit(made[-1])
-                # At least one batch is to come. After it, or before, anything may be going on.
+                # Some processes are killed after their first batch, others at any time.
                 _await(process, *random.choice(([], ["batch"])))
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(random.uniform(0, 3))
-                assert process.poll() is None, "it is to be killed at work"
+                assert process.poll() is None, "the process ended before it was killed"
                 os.killpg(process.pid, signal.SIGKILL)
-        with _copier(arguments) as process:  # One that may finish.
+        with _copier(arguments) as process:  # This one is not killed.
             process.communicate(timeout=_PATIENCE_SECONDS)
         assert process.returncode == 0
         log = target.log()
@@ -54,12 +54,12 @@ def test_every_commit_arrives_once_however_often_the_driver_is_killed(tmp_path: 
 
 def _copier(arguments: list[str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.copier", *arguments],
+        [sys.executable, "-m", "tests.spark.copier_process", *arguments],
         cwd=_ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Its JVM and its workers die with it.
+        start_new_session=True,  # So that its JVM and its workers can be killed with it.
         text=True,
     )
     _await(process, "started")

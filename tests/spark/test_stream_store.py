@@ -1,4 +1,4 @@
-"""Streams of a store that no server has open, asked as Spark asks them."""
+"""Streams of a store without a server, called as Spark calls them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morag.spark.opening import Origin
 from morag.spark.source.schemas import schema_of
 from morag.spark.source.sink import CommitWriter
 from morag.spark.source.stream import CommitStream
-from tests.spark.branches import table
+from tests.spark.scratch_branch import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def read(stream: CommitStream, start: dict[str, str], end: dict[str, str]) -> li
     ]
 
 
-def test_a_long_way_is_gone_in_parts(store: str, repository: Repository) -> None:
+def test_many_commits_are_read_in_parts(store: str, repository: Repository) -> None:
     made = [f"c{n}" for n in range(2100)]
     commit(repository, *made)
     whole = stream(store)
@@ -62,7 +62,7 @@ def test_a_long_way_is_gone_in_parts(store: str, repository: Repository) -> None
     assert whole.partitions(whole.latestOffset(), whole.latestOffset()) == []
 
 
-def test_a_limit_is_kept_while_the_branch_goes_on(store: str, repository: Repository) -> None:
+def test_max_commits_holds_while_the_branch_grows(store: str, repository: Repository) -> None:
     commit(repository, "a", "b", "c")
     limited = stream(store, max_commits="2")
     at, taken = limited.initialOffset(), []
@@ -74,18 +74,18 @@ def test_a_limit_is_kept_while_the_branch_goes_on(store: str, repository: Reposi
     assert taken == [["a", "b"], ["c", "d"], ["e"], ["f"]]
 
 
-def test_a_process_that_knows_nothing_repeats_a_batch(store: str, repository: Repository) -> None:
+def test_another_process_repeats_a_batch(store: str, repository: Repository) -> None:
     commit(repository, "a", "b")
     first = stream(store)
     start, end = first.initialOffset(), first.latestOffset()
     commit(repository, "c")
     again = stream(store)
-    assert again.partitions(end, end) == []  # Spark says how far it was.
+    assert again.partitions(end, end) == []  # Spark passes the last position.
     assert read(again, start, end) == [["a", "b"]]
     assert read(again, end, again.latestOffset()) == [["c"]]
 
 
-def test_a_reader_can_be_sent_to_tasks(store: str, repository: Repository) -> None:
+def test_a_reader_can_be_pickled(store: str, repository: Repository) -> None:
     commit(repository, "a")
     sent: Any = pickle.loads(pickle.dumps(stream(store)))
     assert read(sent, sent.initialOffset(), sent.latestOffset()) == [["a"]]

@@ -1,53 +1,27 @@
-"""What the tests of all databases share: servers, started once, and backends opened on them."""
+"""Fixtures: database servers that start once, backends on them, and empty stores in them."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 from morag.backend.urls import open_backend
-from tests.stores.engines import (
-    on_bigtable,
-    on_cassandra,
-    on_dynamodb,
-    on_mariadb,
-    on_mongodb,
-    on_postgres,
-)
-from tests.stores.servers.bigtable import Bigtable
-from tests.stores.servers.cassandra import Cassandra
-from tests.stores.servers.dynamodb import dynamodb_local
-from tests.stores.servers.mariadb import mariadb
-from tests.stores.servers.mongodb import mongo_imitation
-from tests.stores.servers.postgres import postgres
+from tests.stores.registry import DATABASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from morag.testing.backend_contract import FullBackend
-    from tests.stores.engines import Engine
-    from tests.stores.servers.dynamodb import DynamoDBLocal
-    from tests.stores.servers.mariadb import MariaDBServer
-    from tests.stores.servers.mongodb import MongoImitation
-    from tests.stores.servers.postgres import PostgresServer
-
-_PLACES: Final[Mapping[str, tuple[str, Callable[[Any], Engine]]]] = {
-    "postgres": ("postgres_server", on_postgres),
-    "mariadb": ("mariadb_server", on_mariadb),
-    "cassandra": ("cassandra", on_cassandra),
-    "dynamodb": ("dynamodb", on_dynamodb),
-    "mongodb": ("mongodb", on_mongodb),
-    "bigtable": ("bigtable", on_bigtable),
-}
-"""The fixture of each server, and what makes an empty place there."""
+    from tests.stores.databases import EmptyStore
 
 _REPOSITORIES: Final = count()
 
 
 class Reopening:
-    """Opens a store, and closes what it opened before."""
+    """Opens a backend, and closes the previous one."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -64,7 +38,7 @@ class Reopening:
 
 @pytest.fixture
 def reopen(url: str) -> Iterator[Reopening]:
-    """Of the `url` that the tests of an engine have as a fixture."""
+    """Opens backends at the `url`, a fixture that each engine's tests define."""
     reopening = Reopening(url)
     yield reopening
     reopening.backend.close()
@@ -75,78 +49,77 @@ def backend(reopen: Reopening) -> FullBackend:
     return reopen.backend
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
+class Running:
+    """The running servers. Each starts when a test first needs it."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._servers: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._servers:
+            started = DATABASES[name].start(False)
+            self._servers[name] = self._stack.enter_context(started)
+        return self._servers[name]
+
+    def new_store(self, name: str) -> EmptyStore:
+        return DATABASES[name].new_store(self[name])
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[MariaDBServer]:
-    with mariadb() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    with Cassandra(tmp_path_factory.mktemp("cassandra")) as server:
-        server.make_keyspace("tests")
-        yield server
-
-
-@pytest.fixture(scope="session")
-def dynamodb() -> Iterator[DynamoDBLocal]:
-    with dynamodb_local() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mongodb() -> Iterator[MongoImitation]:
-    with mongo_imitation() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def bigtable() -> Iterator[Bigtable]:
-    with Bigtable() as server:
-        yield server
-
-
-@pytest.fixture(params=["postgres", "mariadb", "cassandra", "dynamodb"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An empty place in each of the databases that run here as themselves, or nearly so."""
-    return _with_environment(_place(request), monkeypatch)
-
-
-@pytest.fixture(scope="session", params=list(_PLACES))
-def shared(request: pytest.FixtureRequest) -> Engine:
-    """A place in each database that runs here, also in imitations, for all tests together."""
-    return _place(request)
+def running() -> Iterator[Running]:
+    with ExitStack() as stack:
+        yield Running(stack)
 
 
 @pytest.fixture
-def new_repository(shared: Engine, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
-    """URLs in the shared place, each of a repository that nobody has used."""
-    engine = _with_environment(shared, monkeypatch)
-    return lambda: engine.url_at(engine.address, f"repository=r{next(_REPOSITORIES)}")
+def server(request: pytest.FixtureRequest, running: Running) -> Any:
+    """The server of the database that a test module names as its `SERVER`."""
+    return running[request.module.SERVER]
 
 
 @pytest.fixture
-def postgres_database(postgres_server: PostgresServer) -> str:
-    return postgres_server.new_database()
+def database(server: Any) -> str:
+    """A new database in an SQL server."""
+    name: str = server.new_database()
+    return name
 
 
 @pytest.fixture
-def mariadb_database(mariadb_server: MariaDBServer) -> str:
-    return mariadb_server.new_database()
+def url(server: Any, database: str) -> str:
+    url: str = server.url(database)
+    return url
 
 
-def _place(request: pytest.FixtureRequest) -> Engine:
-    server, place = _PLACES[request.param]
-    return place(request.getfixturevalue(server))
+@pytest.fixture(params=[name for name, each in DATABASES.items() if each.runs_nessie])
+def store(
+    request: pytest.FixtureRequest, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> EmptyStore:
+    """An empty store in each database on which Nessie runs, too."""
+    return _with_environment(running.new_store(request.param), monkeypatch)
 
 
-def _with_environment(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    for name, value in engine.environment.items():
+@pytest.fixture(scope="session", params=list(DATABASES))
+def shared_store(request: pytest.FixtureRequest, running: Running) -> tuple[str, EmptyStore]:
+    """A store in each database and each emulator, which all tests share."""
+    return request.param, running.new_store(request.param)
+
+
+@pytest.fixture
+def histories(shared_store: tuple[str, EmptyStore]) -> int:
+    return DATABASES[shared_store[0]].histories
+
+
+@pytest.fixture
+def new_repository(
+    shared_store: tuple[str, EmptyStore], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], str]:
+    """URLs in the shared store, each of a repository that no test has used."""
+    store = _with_environment(shared_store[1], monkeypatch)
+    return lambda: store.url_at(store.address, f"repository=r{next(_REPOSITORIES)}")
+
+
+def _with_environment(store: EmptyStore, monkeypatch: pytest.MonkeyPatch) -> EmptyStore:
+    for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
-    return engine
+    return store

@@ -1,8 +1,8 @@
-"""Many clients on one database through several servers, and the look at what became of it.
+"""Commits of many clients through several servers on one database, and a check of the result.
 
-Each client has a table of its own, where only it commits, and all share a few others. Every attempt
-is recorded with what it was told. Afterwards each branch must be a line of commits in which every
-acknowledged one is once, no refused one is, and every refusal has a reason.
+Each client has its own table, and all clients share a few others. Every attempt is recorded with
+its answer. Afterwards each branch must be a line of commits that contains every acknowledged commit
+once and no refused one, and every refusal must have a reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from morag.errors import ServiceUnavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from morag.model.listed import LogEntry
+    from morag.model.results import LogEntry
 
 BRANCHES: Final = ("main", "first", "second")
 SHARED: Final = tuple(f"shared-{number}" for number in range(4))
@@ -33,9 +33,9 @@ _TABLES: Final = "tables"
 
 
 class Attempt(Struct):
-    """A commit that was tried: `hash` if it was acknowledged, `conflict` if it was refused.
+    """An attempt to commit: `hash` if it was acknowledged, `conflict` if it was refused.
 
-    If it is neither, nobody knows: the answer was lost, or said that the store is busy.
+    Without both, the outcome is unknown: the answer was lost, or the store was busy.
     """
 
     uri: str
@@ -48,7 +48,7 @@ class Attempt(Struct):
 
 
 class History:
-    """What all clients did, in no order."""
+    """The attempts of all clients, in no order."""
 
     def __init__(self, uris: Sequence[str], clients: int, seed: int = 0) -> None:
         self.attempts: list[Attempt] = []
@@ -59,7 +59,7 @@ class History:
         self._runs = 0
 
     def prepare(self) -> None:
-        """All tables, on all branches."""
+        """Create all tables on all branches."""
         names = [*SHARED, *map(_own, range(self._clients))]
         with Client(self._uris[0]) as client:
             client.commit("main", [_put(name, None, 0) for name in names], _TABLES)
@@ -69,7 +69,7 @@ class History:
                 client.references.create_branch(branch, "main")
 
     def run(self, seconds: float) -> None:
-        """Let all clients commit for a while; raises what one of them did not expect."""
+        """Let all clients commit for a while; raises an unexpected error of any client."""
         self._runs += 1
         end = monotonic() + seconds
         with ThreadPoolExecutor(self._clients) as threads:
@@ -77,8 +77,8 @@ class History:
                 done.result()
 
     def _work(self, number: int, end: float) -> None:
-        who = f"{self._runs}/{number}"
-        random, seen, made = Random(f"{self._seed}/{who}"), dict[str, str](), 0
+        worker = f"{self._runs}/{number}"
+        random, seen, made = Random(f"{self._seed}/{worker}"), dict[str, str](), 0
         uri = self._uris[number % len(self._uris)]
         with Client(uri) as client:
             while monotonic() < end:
@@ -91,7 +91,7 @@ class History:
                         seen[branch] = client.references.get(branch).hash
                 except ServiceUnavailable:
                     continue
-                attempt = Attempt(uri, branch, table, f"{who}/{made}", seen.pop(branch))
+                attempt = Attempt(uri, branch, table, f"{worker}/{made}", seen.pop(branch))
                 put = _put(table, self._ids[table], number * 1_000_000 + made)
                 try:
                     result = client.commit(
@@ -105,15 +105,15 @@ class History:
                 self.attempts.append(attempt)
 
     def check(self) -> None:
-        """Raises if what is stored contradicts what clients were told."""
-        assert any(attempt.hash for attempt in self.attempts), "nothing was committed at all"
+        """Raises if the stored commits contradict the answers to clients."""
+        assert any(attempt.hash for attempt in self.attempts), "no commit was made"
         for branch in BRANCHES:
             first, *others = (_log(uri, branch) for uri in self._uris)
-            assert all(log == first for log in others), "the servers do not tell the same"
+            assert all(log == first for log in others), "the servers return different logs"
             self._check_branch([each for each in self.attempts if each.branch == branch], first)
 
     def shares(self) -> list[float]:
-        """Which part of all commits was made through each server."""
+        """The share of each server in all commits."""
         made = Counter(attempt.uri for attempt in self.attempts if attempt.hash)
         return [made[uri] / made.total() for uri in self._uris]
 

@@ -1,4 +1,4 @@
-"""A network that fails: a proxy in front of a database, which cuts and delays on purpose."""
+"""A proxy in front of a database that cuts connections and delays answers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.serving import Address
+    from tests.server_process import Address
 
 _CHUNK_BYTES: Final = 1 << 16
 BEFORE: Final = "before"
@@ -24,10 +22,10 @@ LATE: Final = "late"
 
 
 class Faults(Struct, frozen=True):
-    """How often, per piece of what a client sends.
+    """The probability of each fault, per chunk that a client sends.
 
-    `before`: the connection is cut and the database never sees it. `after`: the database gets it,
-    and the connection is cut when it answers. `late`: the answer waits for `seconds`.
+    `before`: the connection is cut before the database gets the chunk. `after`: the connection is
+    cut when the database answers. `late`: the answer waits for `seconds`.
     """
 
     before: float = 0.0
@@ -45,7 +43,7 @@ class Faults(Struct, frozen=True):
 
 
 class Proxy:
-    """Listens on a port of its own; `faults` can be changed at any time, and `done` counts them."""
+    """Listens on its own port; `faults` can be changed at any time, and `done` counts them."""
 
     def __init__(self, target: Address, seed: int = 0) -> None:
         self.faults = Faults()
@@ -61,12 +59,7 @@ class Proxy:
     def __enter__(self) -> Proxy:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -89,13 +82,13 @@ class Proxy:
             writers.append(to_database)
             connection = _Connection(self, to_client, to_database)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(connection.ask(client))
-                tasks.create_task(connection.answer(database))
+                tasks.create_task(connection.forward_requests(client))
+                tasks.create_task(connection.forward_answers(database))
         except* (OSError, _Cut):
             pass
         finally:
             for writer in writers:
-                writer.transport.abort()  # As a cable that is pulled: nothing is said.
+                writer.transport.abort()  # As if the cable were unplugged.
 
     def _fault(self) -> str:
         fault = self.faults.drawn(self._random)
@@ -105,7 +98,7 @@ class Proxy:
 
 
 class _Cut(Exception):
-    """This connection is over."""
+    """Ends a connection."""
 
 
 class _Connection:
@@ -115,7 +108,7 @@ class _Connection:
         self._to_database = to_database
         self._fault = ""
 
-    async def ask(self, client: StreamReader) -> None:
+    async def forward_requests(self, client: StreamReader) -> None:
         while sent := await client.read(_CHUNK_BYTES):
             self._fault = self._proxy._fault()
             if self._fault == BEFORE:
@@ -124,7 +117,7 @@ class _Connection:
             await self._to_database.drain()
         raise _Cut
 
-    async def answer(self, database: StreamReader) -> None:
+    async def forward_answers(self, database: StreamReader) -> None:
         while sent := await database.read(_CHUNK_BYTES):
             if self._fault == AFTER:
                 raise _Cut

@@ -1,4 +1,4 @@
-"""Bigtable, on Google's emulator: it proves our requests, not how Bigtable itself behaves."""
+"""Bigtable, on Google's emulator: it tests our requests, not the behaviour of Bigtable."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from google.cloud.bigtable_v2.types import Mutation, ReadRowsResponse
 from msgspec.structs import replace
 
 from morag.backend.base import UNIQUE_KIND, LogRow, ObjId
-from morag.backend.bigtable import BigtableBackend, open_bigtable
-from morag.backend.bigtable_calls import merged
-from morag.backend.protos import NEVER_REFERENCED, encode_ref
+from morag.backend.bigtable.backend import BigtableBackend, open_bigtable
+from morag.backend.bigtable.calls import merged
 from morag.backend.urls import StoreUrl, open_backend
 from morag.errors import (
     BadRequest,
@@ -33,6 +32,9 @@ from morag.errors import (
     StoreUnreachable,
     StoreUrlInvalid,
 )
+from morag.format.refs import encode_ref
+from morag.format.rows import NEVER_REFERENCED
+from morag.protobuf import int_field
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
@@ -46,9 +48,8 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
-from morag.wire import int_field
-from tests.stores.servers.bigtable import Bigtable
-from tests.stores.servers.bigtable_door import Door, Failure, door
+from tests.stores.databases import new_name
+from tests.stores.servers.bigtable import Bigtable, Failure, Interceptor, intercepting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,41 +60,41 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.stores
 
+SERVER = "bigtable"
+
 TIME_MICROS = 1_586_232_861_000
 SWAP = "CheckAndMutateRow"
-
-_numbers = count()
 
 
 @pytest.fixture
 def project() -> str:
-    """The test's own, so that it finds nothing there."""
-    return f"project-{next(_numbers)}"
+    """A new project without tables."""
+    return new_name()
 
 
 @pytest.fixture
-def url(bigtable: Bigtable, project: str) -> str:
-    return bigtable.url(project)
+def url(server: Bigtable, project: str) -> str:
+    return server.url(project)
 
 
 class TestBigtable(DurableBackendContract, RefLogContract): ...
 
 
-# What lies in its tables
+# Stored cells
 
 
-class Beneath:
-    """The tables of a project, past the backend."""
+class Tables:
+    """The tables of a project, read and written without the backend."""
 
-    def __init__(self, bigtable: Bigtable, project: str) -> None:
-        self._channel = grpc.insecure_channel(f"127.0.0.1:{bigtable.port}")
+    def __init__(self, server: Bigtable, project: str) -> None:
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
         self._instance = f"projects/{project}/instances/tests"
         self._data = BigtableClient(transport=BigtableGrpcTransport(channel=self._channel))
         admin = BigtableTableAdminGrpcTransport(channel=self._channel)
         self._admin = BigtableTableAdminClient(transport=admin)
 
     def cells(self, table: str) -> dict[tuple[bytes, str, bytes, int], bytes]:
-        """By key, family, column and time."""
+        """All cells by key, family, column and time."""
         found, key, family, column = {}, b"", "", b""
         for answer in self._data.read_rows(table_name=f"{self._instance}/tables/{table}"):
             for chunk in answer.chunks:
@@ -129,7 +130,7 @@ class Beneath:
     def drop(self, table: str) -> None:
         self._admin.delete_table(name=f"{self._instance}/tables/{table}")
 
-    def tables(self) -> list[str]:
+    def names(self) -> list[str]:
         found = self._admin.list_tables(parent=self._instance)
         return sorted(table.name.rpartition("/")[2] for table in found)
 
@@ -138,22 +139,22 @@ class Beneath:
 
 
 @pytest.fixture
-def beneath(bigtable: Bigtable, project: str) -> Iterator[Beneath]:
-    beneath = Beneath(bigtable, project)
-    yield beneath
-    beneath.close()
+def tables(server: Bigtable, project: str) -> Iterator[Tables]:
+    tables = Tables(server, project)
+    yield tables
+    tables.close()
 
 
-def test_refs_and_rows_are_stored_as_the_original_stores_them(
-    beneath: Beneath, backend: FullBackend
+def test_refs_and_rows_are_stored_as_nessie_stores_them(
+    tables: Tables, backend: FullBackend
 ) -> None:
     main = replace(MAIN, previous=PREVIOUS)
     create(backend, main)
     key = b"r:" + MAIN.name.encode()
-    assert beneath.cells("refs") == {(key, "r", b"r", TIME_MICROS): encode_ref(main)}
+    assert tables.cells("refs") == {(key, "r", b"r", TIME_MICROS): encode_ref(main)}
     unique, custom = a_row(1, UNIQUE_KIND, micros=5), a_custom_row(b"custom", "v1", micros=6)
     backend.insert_rows("r", [unique, custom])
-    assert beneath.cells("objs") == {
+    assert tables.cells("objs") == {
         (b"r:" + id, "o", column, TIME_MICROS): value
         for id, column, value in (
             (unique.id, b"o", unique.data + NEVER_REFERENCED),
@@ -167,24 +168,24 @@ def test_refs_and_rows_are_stored_as_the_original_stores_them(
     }
 
 
-def test_nothing_is_left_of_what_is_gone(beneath: Beneath, backend: FullBackend) -> None:
+def test_deleted_refs_and_rows_leave_no_cells(tables: Tables, backend: FullBackend) -> None:
     create(backend, MAIN)
     move(backend, MAIN, None)
     custom = a_custom_row(b"custom", "1")
     backend.insert_rows("r", [a_row(1), custom])
     assert backend.swap_row("r", custom, a_custom_row(b"custom", None))
-    assert not any(column == b"V" for _, _, column, _ in beneath.cells("objs"))
+    assert not any(column == b"V" for _, _, column, _ in tables.cells("objs"))
     backend.delete_rows("r", [a_row(1).id, custom.id])
     backend.append_log("r", [LogRow(b"1", b"line")])
     backend.erase("r")
-    assert [beneath.cells(table) for table in ("refs", "objs", "ref_log")] == [{}, {}, {}]
+    assert [tables.cells(table) for table in ("refs", "objs", "ref_log")] == [{}, {}, {}]
 
 
-def test_a_row_of_which_only_a_time_is_left_is_none(beneath: Beneath, backend: FullBackend) -> None:
-    """The original leaves that behind when it refreshes a row that was deleted."""
+def test_a_row_with_only_a_time_does_not_exist(tables: Tables, backend: FullBackend) -> None:
+    """Nessie creates such a row when it refreshes a deleted one."""
     row = a_row(1)
     backend.insert_rows("r", [row])
-    beneath.delete("objs", b"r:" + row.id, b"o", b"t")
+    tables.delete("objs", b"r:" + row.id, b"o", b"t")
     assert backend.read_rows("r", [row.id]) == {}
     assert list(backend.scan_rows("r")) == []
     assert backend.insert_rows("r", [row]) == {row.id}
@@ -192,20 +193,20 @@ def test_a_row_of_which_only_a_time_is_left_is_none(beneath: Beneath, backend: F
 
 
 @pytest.mark.parametrize("new", [MOVED, None])
-def test_a_ref_that_holds_more_than_we_know_is_swapped_all_the_same(
-    beneath: Beneath, backend: FullBackend, new: Ref | None
+def test_a_ref_with_unknown_fields_is_swapped(
+    tables: Tables, backend: FullBackend, new: Ref | None
 ) -> None:
-    """A later version of the original may add a field, which we would not write again."""
+    """A later version of Nessie may add a field, which Morag does not write."""
     create(backend, MAIN)
-    beneath.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + int_field(99, 1))
+    tables.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + int_field(99, 1))
     assert read(backend, MAIN.name) == MAIN
     assert not move(backend, MOVED, MAIN)
     assert move(backend, MAIN, new)
     assert backend.read_refs("r", [MAIN.name]) == ({} if new is None else {MAIN.name: new})
 
 
-def test_a_swap_gives_up_where_others_always_come_first(
-    beneath: Beneath, url: str, monkeypatch: pytest.MonkeyPatch
+def test_a_swap_that_always_loses_gives_up(
+    tables: Tables, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = open_bigtable(StoreUrl.parse(url))
     try:
@@ -214,7 +215,7 @@ def test_a_swap_gives_up_where_others_always_come_first(
 
         def too_late(*args: Any, **changes: Any) -> bool:
             more = int_field(99, next(numbers))
-            beneath.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + more)
+            tables.write_ref(b"r:" + MAIN.name.encode(), encode_ref(MAIN) + more)
             return change_if(*args, **changes)
 
         monkeypatch.setattr(backend._calls, "change_if", too_late)
@@ -237,12 +238,12 @@ def test_a_swap_gives_up_where_others_always_come_first(
 def test_an_id_that_could_belong_to_another_repository_is_refused(
     backend: FullBackend, write: Callable[[FullBackend, Row], object]
 ) -> None:
-    theirs = a_custom_row(b"id", "1")
-    backend.insert_rows("a:b", [theirs])
+    row = a_custom_row(b"id", "1")
+    backend.insert_rows("a:b", [row])
     with pytest.raises(BadRequest, match="b:id"):
-        write(backend, replace(theirs, id=ObjId(b"b:id")))
+        write(backend, replace(row, id=ObjId(b"b:id")))
     assert list(backend.scan_rows("a")) == []
-    assert backend.read_rows("a:b", [theirs.id]) == {theirs.id: theirs}
+    assert backend.read_rows("a:b", [row.id]) == {row.id: row}
 
 
 def test_the_largest_row_comes_back(backend: FullBackend) -> None:
@@ -254,7 +255,7 @@ def test_the_largest_row_comes_back(backend: FullBackend) -> None:
 
 
 def test_an_answer_may_come_in_pieces() -> None:
-    """The emulator sends none: Bigtable cuts a large cell, and takes back what it has begun."""
+    """Unlike the emulator, Bigtable splits large cells, and may restart a row."""
     first = {"row_key": b"a", "family_name": "o", "qualifier": b"o"}
     second = {"row_key": b"b", "family_name": "o", "qualifier": b"o"}
     answers = [
@@ -279,22 +280,22 @@ def test_an_answer_may_come_in_pieces() -> None:
     assert list(merged(answers)) == [(b"a", {b"o": b"123", b"z": b""}), (b"b", {b"o": b"4"})]
 
 
-# Answers that are none, and answers that get lost
+# Errors and lost answers
 
 
 @pytest.fixture
-def before(bigtable: Bigtable) -> Iterator[Door]:
-    with door(bigtable.port) as opened:
+def interceptor(server: Bigtable) -> Iterator[Interceptor]:
+    with intercepting(server.port) as opened:
         yield opened
 
 
 @pytest.fixture
-def through(project: str, before: Door) -> Iterator[FullBackend]:
-    """A backend that goes through the door."""
-    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}"
+def intercepted(project: str, interceptor: Interceptor) -> Iterator[FullBackend]:
+    """A backend that connects to the interceptor."""
+    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{interceptor.port}"
     opened = cast("FullBackend", open_backend(address))
     create(opened, replace(MAIN, previous=PREVIOUS))
-    before.seen.clear()
+    interceptor.seen.clear()
     yield opened
     opened.close()
 
@@ -313,86 +314,94 @@ FAILURES = {
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize(("code", "error"), FAILURES.items())
-def test_what_is_conditional_is_sent_once(
-    before: Door, through: FullBackend, code: grpc.StatusCode, error: type[MoragError], done: bool
+def test_a_conditional_call_is_sent_once(
+    interceptor: Interceptor,
+    intercepted: FullBackend,
+    code: grpc.StatusCode,
+    error: type[MoragError],
+    done: bool,
 ) -> None:
-    main = read(through, MAIN.name)
-    before.next_time(SWAP, Failure(code, done))
+    main = read(intercepted, MAIN.name)
+    interceptor.next_time(SWAP, Failure(code, done))
     with pytest.raises(error) as raised:
-        move(through, main, MOVED)
+        move(intercepted, main, MOVED)
     assert type(raised.value) is error
-    assert before.seen.count(SWAP) == 1
-    assert read(through, MAIN.name) == (MOVED if done else main)
+    assert interceptor.seen.count(SWAP) == 1
+    assert read(intercepted, MAIN.name) == (MOVED if done else main)
 
 
 def test_a_swap_takes_one_call_if_it_expects_what_was_read(
-    before: Door, through: FullBackend
+    interceptor: Interceptor, intercepted: FullBackend
 ) -> None:
-    assert move(through, replace(MAIN, previous=PREVIOUS), MOVED)
-    assert before.seen == [SWAP]
-    before.seen.clear()
-    assert move(through, replace(MOVED, previous=PREVIOUS), MAIN)
-    assert before.seen == [SWAP, "ReadRows", SWAP], "previous pointers are not compared"
+    assert move(intercepted, replace(MAIN, previous=PREVIOUS), MOVED)
+    assert interceptor.seen == [SWAP]
+    interceptor.seen.clear()
+    assert move(intercepted, replace(MOVED, previous=PREVIOUS), MAIN)
+    assert interceptor.seen == [SWAP, "ReadRows", SWAP], "previous pointers are not compared"
 
 
 @pytest.mark.parametrize("call", ["ReadRows", "MutateRows"])
 @pytest.mark.parametrize(
     "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED], ids=str
 )
-def test_what_does_no_harm_is_tried_again_but_not_for_ever(
-    before: Door, through: FullBackend, call: str, code: grpc.StatusCode
+def test_a_repeatable_call_is_retried_a_few_times(
+    interceptor: Interceptor, intercepted: FullBackend, call: str, code: grpc.StatusCode
 ) -> None:
     def work() -> None:
-        assert read(through, MAIN.name).pointer == MAIN.pointer
-        through.append_log("r", [LogRow(b"1", b"line")])
+        assert read(intercepted, MAIN.name).pointer == MAIN.pointer
+        intercepted.append_log("r", [LogRow(b"1", b"line")])
 
-    before.next_time(call, Failure(code), Failure(code, done=True))
+    interceptor.next_time(call, Failure(code), Failure(code, done=True))
     work()
-    assert before.seen.count(call) == 3
-    before.next_time(call, *([Failure(code)] * 9))
+    assert interceptor.seen.count(call) == 3
+    interceptor.next_time(call, *([Failure(code)] * 9))
     with pytest.raises(FAILURES[code]):
         work()
-    assert before.seen.count(call) == 6
+    assert interceptor.seen.count(call) == 6
 
 
-def test_the_others_end_before_a_failure_is_told(before: Door, through: FullBackend) -> None:
+def test_all_rows_are_finished_before_a_failure_is_reported(
+    interceptor: Interceptor, intercepted: FullBackend
+) -> None:
     rows = [a_row(n, UNIQUE_KIND) for n in range(20)]
-    before.next_time(SWAP, Failure(grpc.StatusCode.UNAVAILABLE, done=True))
+    interceptor.next_time(SWAP, Failure(grpc.StatusCode.UNAVAILABLE, done=True))
     with pytest.raises(StoreUnreachable):
-        through.insert_rows("r", rows)
-    assert before.seen.count(SWAP) == 20
-    assert through.insert_rows("r", rows) == frozenset()
+        intercepted.insert_rows("r", rows)
+    assert interceptor.seen.count(SWAP) == 20
+    assert intercepted.insert_rows("r", rows) == frozenset()
 
 
-def test_no_answer_in_time_is_told(project: str, before: Door) -> None:
-    before.never_answer("GetTable")
-    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}&timeout_seconds=0.2"
+def test_no_answer_in_time_is_reported(project: str, interceptor: Interceptor) -> None:
+    interceptor.never_answer("GetTable")
+    address = (
+        f"bigtable://{project}/tests?emulator=127.0.0.1:{interceptor.port}&timeout_seconds=0.2"
+    )
     with pytest.raises(StoreBusy, match="in time"):
         open_backend(address)
-    assert before.seen == ["GetTable"]
+    assert interceptor.seen == ["GetTable"]
 
 
-def test_a_bigtable_that_is_down_is_told_and_found_again(project: str) -> None:
-    with Bigtable() as bigtable:
-        backend = open_backend(bigtable.url(project))
+def test_a_bigtable_that_is_down_is_reported_and_found_again(project: str) -> None:
+    with Bigtable() as server:
+        backend = open_backend(server.url(project))
         try:
             create(backend, MAIN)
-            bigtable.kill()
+            server.kill()
             with pytest.raises(StoreUnreachable):
                 read(backend, MAIN.name)
             with pytest.raises(StoreUnreachable):
                 move(backend, MAIN, MOVED)
             with pytest.raises(StoreUnreachable):
-                open_backend(f"{bigtable.url(project)}&connect_timeout_seconds=1")
-            bigtable.start()
-            open_backend(bigtable.url(project)).close()  # It has lost its tables.
+                open_backend(f"{server.url(project)}&connect_timeout_seconds=1")
+            server.start()
+            open_backend(server.url(project)).close()  # The emulator has lost its tables.
             end = time.monotonic() + 60
             while True:
                 try:
                     assert create(backend, MAIN)
                     break
                 except StoreUnreachable:
-                    assert time.monotonic() < end, "it should find the database by itself"
+                    assert time.monotonic() < end, "the backend does not reconnect"
             assert read(backend, MAIN.name) == MAIN
         finally:
             backend.close()
@@ -401,27 +410,27 @@ def test_a_bigtable_that_is_down_is_told_and_found_again(project: str) -> None:
 # Opening
 
 
-def test_tables_may_have_a_prefix(beneath: Beneath, url: str) -> None:
+def test_tables_may_have_a_prefix(tables: Tables, url: str) -> None:
     open_backend(f"{url}&table_prefix=lake").close()
-    assert beneath.tables() == ["lake_objs", "lake_ref_log", "lake_refs"]
+    assert tables.names() == ["lake_objs", "lake_ref_log", "lake_refs"]
 
 
-def test_a_table_of_another_shape_is_refused_and_left_alone(beneath: Beneath, url: str) -> None:
-    beneath.make("objs", "other")
+def test_a_table_of_another_shape_is_refused_and_left_alone(tables: Tables, url: str) -> None:
+    tables.make("objs", "other")
     with pytest.raises(StoreUrlInvalid, match=r"table objs .* family 'o'"):
         open_backend(url)
-    assert beneath.tables() == ["objs"]
+    assert tables.names() == ["objs"]
 
 
-def test_who_only_reads_makes_no_tables(beneath: Beneath, url: str) -> None:
+def test_a_reader_makes_no_tables(tables: Tables, url: str) -> None:
     with pytest.raises(StoreUrlInvalid, match="no table refs"):
         open_backend(url, read_only=True)
-    assert beneath.tables() == []
+    assert tables.names() == []
 
 
-def test_who_only_reads_needs_no_log(beneath: Beneath, url: str) -> None:
+def test_a_reader_needs_no_log(tables: Tables, url: str) -> None:
     open_backend(url).close()
-    beneath.drop("ref_log")  # The original makes none.
+    tables.drop("ref_log")  # Nessie makes none.
     reading = cast("FullBackend", open_backend(url, read_only=True))
     try:
         assert reading.read_log("r", None, 9) == []
@@ -429,29 +438,31 @@ def test_who_only_reads_needs_no_log(beneath: Beneath, url: str) -> None:
         reading.close()
 
 
-def test_who_may_not_look_at_tables_may_use_them(project: str, before: Door, url: str) -> None:
+def test_an_account_that_cannot_describe_tables_may_use_them(
+    project: str, interceptor: Interceptor, url: str
+) -> None:
     denied = Failure(grpc.StatusCode.PERMISSION_DENIED)
-    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}"
-    before.next_time("GetTable", denied)
-    before.next_time("CreateTable", denied)
+    address = f"bigtable://{project}/tests?emulator=127.0.0.1:{interceptor.port}"
+    interceptor.next_time("GetTable", denied)
+    interceptor.next_time("CreateTable", denied)
     with pytest.raises(StoreUrlInvalid, match="no table refs"):
         open_backend(address)
     open_backend(url).close()
-    before.next_time("GetTable", denied, denied, denied)
+    interceptor.next_time("GetTable", denied, denied, denied)
     open_backend(address).close()
-    before.next_time("GetTable", denied)
-    before.next_time("ReadRows", denied)
+    interceptor.next_time("GetTable", denied)
+    interceptor.next_time("ReadRows", denied)
     with pytest.raises(StoreUrlInvalid, match="grant"):
         open_backend(address)
 
 
-def test_an_instance_must_be_there(project: str, before: Door) -> None:
-    before.next_time("CreateTable", Failure(grpc.StatusCode.NOT_FOUND))
+def test_an_instance_must_exist(project: str, interceptor: Interceptor) -> None:
+    interceptor.next_time("CreateTable", Failure(grpc.StatusCode.NOT_FOUND))
     with pytest.raises(StoreUrlInvalid, match="instance"):
-        open_backend(f"bigtable://{project}/tests?emulator=127.0.0.1:{before.port}")
+        open_backend(f"bigtable://{project}/tests?emulator=127.0.0.1:{interceptor.port}")
 
 
-def test_several_servers_may_be_the_first(url: str) -> None:
+def test_several_servers_may_create_the_tables_at_once(url: str) -> None:
     opened = at_once(open_backend, [url] * 4)
     for backend, ref in zip(opened, (MAIN, MOVED, MOVED, MOVED), strict=True):
         assert create(backend, ref) == (ref is MAIN)
@@ -468,12 +479,12 @@ def test_several_servers_may_be_the_first(url: str) -> None:
         ("bigtable://p/i?emulator=127.0.0.1:1&timeout_seconds=soon", "number"),
     ],
 )
-def test_a_url_that_cannot_be_right_is_refused(address: str, problem: str) -> None:
+def test_an_invalid_url_is_refused(address: str, problem: str) -> None:
     with pytest.raises(StoreUrlInvalid, match=problem):
         open_backend(address)
 
 
-def test_an_account_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_credentials_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(StoreUrlInvalid, match="GOOGLE_APPLICATION_CREDENTIALS"):
         open_backend("bigtable://project/instance")

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from morag.backend.base import UNIQUE_KIND, LogRow
-from morag.backend.cassandra import CassandraBackend
-from morag.backend.protos import NEVER_REFERENCED
+from morag.backend.cassandra.backend import CassandraBackend
 from morag.backend.urls import open_backend
 from morag.errors import (
     MoragError,
@@ -25,6 +24,7 @@ from morag.errors import (
     StoreUnreachable,
     StoreUrlInvalid,
 )
+from morag.format.rows import NEVER_REFERENCED
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
@@ -37,7 +37,7 @@ from morag.testing.backend_contract import (
     move,
     read,
 )
-from tests.stores.servers.cassandra_door import (
+from tests.stores.servers.cassandra_interceptor import (
     INVALID,
     OVERLOADED,
     READ_TIMEOUT,
@@ -46,10 +46,10 @@ from tests.stores.servers.cassandra_door import (
     UNAVAILABLE,
     Answer,
     Cut,
-    Door,
+    Interceptor,
     Silence,
     cas_timeout,
-    door,
+    intercepting,
 )
 from tests.stores.servers.tls import tls
 
@@ -58,9 +58,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from morag.testing.backend_contract import FullBackend
+    from tests.stores.conftest import Running
     from tests.stores.servers.cassandra import Cassandra
 
 pytestmark = pytest.mark.stores
+
+SERVER = "cassandra"
 
 MOVE = "UPDATE tests.refs2"
 READ = "SELECT ref_name, pointer"
@@ -68,21 +71,28 @@ INSERT = "INSERT INTO tests.objs2"
 REFRESH = "UPDATE tests.objs2 SET obj_ref"
 
 
+@pytest.fixture(scope="session")
+def server(running: Running) -> Cassandra:
+    server: Cassandra = running[SERVER]
+    server.make_keyspace("tests")
+    return server
+
+
 @pytest.fixture
-def url(cassandra: Cassandra) -> str:
-    """Of a keyspace with empty tables. To empty them is faster than to make them."""
-    cassandra.empty("tests")
-    return cassandra.url("tests")
+def url(server: Cassandra) -> str:
+    """The URL of a keyspace with empty tables. Truncating is faster than creating them."""
+    server.empty("tests")
+    return server.url("tests")
 
 
 class TestCassandra(DurableBackendContract, RefLogContract): ...
 
 
-# What lies in its tables
+# Stored rows
 
 
-def test_the_tables_are_those_of_the_original(cassandra: Cassandra, backend: FullBackend) -> None:
-    columns = cassandra.execute(
+def test_the_tables_are_those_of_nessie(server: Cassandra, backend: FullBackend) -> None:
+    columns = server.execute(
         "SELECT table_name, column_name, type, kind, position FROM system_schema.columns"
         " WHERE keyspace_name = 'tests'"
     )
@@ -105,16 +115,16 @@ def test_the_tables_are_those_of_the_original(cassandra: Cassandra, backend: Ful
     }
 
 
-def test_refs_and_rows_are_stored_as_the_original_stores_them(
-    cassandra: Cassandra, backend: FullBackend
+def test_refs_and_rows_are_stored_as_nessie_stores_them(
+    server: Cassandra, backend: FullBackend
 ) -> None:
-    create(backend, replace(MAIN, created_micros=0))  # Which is a number here, and no null.
+    create(backend, replace(MAIN, created_micros=0))  # Stored as a number, not as null.
     refs = "SELECT pointer, deleted, created_at, ext_info, prev_ptr FROM tests.refs2"
-    assert cassandra.execute(refs) == [(MAIN.pointer, False, 0, None, None)]
+    assert server.execute(refs) == [(MAIN.pointer, False, 0, None, None)]
     row = a_row(1, UNIQUE_KIND, micros=5)
     backend.insert_rows("r", [row])
     rows = "SELECT repo, obj_id, obj_type, obj_vers, obj_value, obj_ref FROM tests.objs2"
-    assert cassandra.execute(rows) == [("r", row.id, "u", None, row.data + NEVER_REFERENCED, 5)]
+    assert server.execute(rows) == [("r", row.id, "u", None, row.data + NEVER_REFERENCED, 5)]
 
 
 def test_the_largest_row_comes_back(backend: FullBackend) -> None:
@@ -127,32 +137,32 @@ def test_the_largest_row_comes_back(backend: FullBackend) -> None:
 
 
 def test_a_log_of_years_is_read_across_its_partitions(
-    cassandra: Cassandra, backend: FullBackend
+    server: Cassandra, backend: FullBackend
 ) -> None:
     hours = 3600 * 10**9
     lines = [LogRow((n * hours).to_bytes(8, "big") + b"abcd", b"%d" % n) for n in range(300)]
     backend.append_log("r", lines)
     buckets = "SELECT DISTINCT repo, bucket FROM tests.ref_log"
-    assert len(cassandra.execute(buckets)) == 301
+    assert len(server.execute(buckets)) == 301
     assert backend.read_log("r", None, 10**9) == lines[::-1]
     assert backend.read_log("r", lines[200].key, 7) == lines[193:200][::-1]
     backend.erase("r")
-    assert cassandra.execute("SELECT * FROM tests.ref_log") == []
+    assert server.execute("SELECT * FROM tests.ref_log") == []
 
 
-# Answers that are none, and answers that get lost
+# Errors and lost answers
 
 
 @pytest.fixture
-def before(cassandra: Cassandra) -> Iterator[Door]:
-    with door(cassandra.port) as opened:
+def interceptor(server: Cassandra) -> Iterator[Interceptor]:
+    with intercepting(server.port) as opened:
         yield opened
 
 
 @pytest.fixture
-def through(url: str, before: Door) -> Iterator[FullBackend]:
-    """A backend that goes through the door."""
-    address = f"cassandra://127.0.0.1:{before.port}/tests?timeout_seconds=4"
+def intercepted(url: str, interceptor: Interceptor) -> Iterator[FullBackend]:
+    """A backend that connects to the interceptor."""
+    address = f"cassandra://127.0.0.1:{interceptor.port}/tests?timeout_seconds=4"
     opened = cast("FullBackend", open_backend(address))
     create(opened, MAIN)
     yield opened
@@ -160,7 +170,7 @@ def through(url: str, before: Door) -> Iterator[FullBackend]:
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("reaction", "error"),
     [
         (cas_timeout(done=True), StoreBusy),
         (replace(SERVER_ERROR, done=True), StoreBusy),
@@ -172,22 +182,25 @@ def through(url: str, before: Door) -> Iterator[FullBackend]:
     ids=["timeout", "server error", "overloaded", "unavailable", "cut", "silence"],
 )
 def test_a_swap_without_an_answer_is_settled_by_the_next_read(
-    before: Door, through: FullBackend, said: Answer | Cut | Silence, error: type[MoragError]
+    interceptor: Interceptor,
+    intercepted: FullBackend,
+    reaction: Answer | Cut | Silence,
+    error: type[MoragError],
 ) -> None:
-    before.next_time(MOVE, said)
+    interceptor.next_time(MOVE, reaction)
     with pytest.raises(error) as raised:
-        move(through, MAIN, MOVED)
+        move(intercepted, MAIN, MOVED)
     assert type(raised.value) is error
-    assert before.times(MOVE) == 1, "a swap must not be sent twice"
-    before.seen.clear()
-    assert read(through, MAIN.name) == MOVED
-    assert read(through, MAIN.name) == MOVED
-    reads = [executed.serial for executed in before.seen if READ in executed.text]
-    assert reads[-2:] == [True, False], "it is settled once, and then it is settled"
+    assert interceptor.times(MOVE) == 1, "a swap must not be sent twice"
+    interceptor.seen.clear()
+    assert read(intercepted, MAIN.name) == MOVED
+    assert read(intercepted, MAIN.name) == MOVED
+    reads = [executed.serial for executed in interceptor.seen if READ in executed.text]
+    assert reads[-2:] == [True, False], "only the first read after the swap is serial"
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("reaction", "error"),
     [
         (cas_timeout(done=False), StoreBusy),
         (OVERLOADED, StoreThrottled),
@@ -197,83 +210,92 @@ def test_a_swap_without_an_answer_is_settled_by_the_next_read(
     ],
     ids=["timeout", "overloaded", "unavailable", "cut", "unauthorized"],
 )
-def test_a_swap_that_was_not_done_can_be_tried_again(
-    before: Door, through: FullBackend, said: Answer | Cut, error: type[MoragError]
+def test_a_swap_that_was_not_done_can_be_retried(
+    interceptor: Interceptor,
+    intercepted: FullBackend,
+    reaction: Answer | Cut,
+    error: type[MoragError],
 ) -> None:
-    before.next_time(MOVE, said)
+    interceptor.next_time(MOVE, reaction)
     with pytest.raises(error) as raised:
-        move(through, MAIN, MOVED)
+        move(intercepted, MAIN, MOVED)
     assert type(raised.value) is error
-    assert read(through, MAIN.name) == MAIN
-    assert move(through, MAIN, MOVED)
+    assert read(intercepted, MAIN.name) == MAIN
+    assert move(intercepted, MAIN, MOVED)
 
 
-def test_only_refs_in_doubt_are_read_the_expensive_way(before: Door, through: FullBackend) -> None:
+def test_only_refs_with_an_unknown_outcome_are_read_serially(
+    interceptor: Interceptor, intercepted: FullBackend
+) -> None:
     others = [replace(MAIN, name=f"refs/heads/{n}") for n in range(3)]
     for other in others:
-        create(through, other)
-    before.next_time(MOVE, cas_timeout(done=False))
+        create(intercepted, other)
+    interceptor.next_time(MOVE, cas_timeout(done=False))
     with pytest.raises(StoreBusy):
-        move(through, MAIN, MOVED)
-    before.seen.clear()
+        move(intercepted, MAIN, MOVED)
+    interceptor.seen.clear()
     names = [ref.name for ref in (*others, MAIN)]
-    assert through.read_refs("other", names) == {}
-    assert [executed.serial for executed in before.seen] == [False]
-    assert through.read_refs("r", names).keys() == set(names)
-    assert sorted(executed.serial for executed in before.seen) == [False, False, True]
+    assert intercepted.read_refs("other", names) == {}
+    assert [executed.serial for executed in interceptor.seen] == [False]
+    assert intercepted.read_refs("r", names).keys() == set(names)
+    assert sorted(executed.serial for executed in interceptor.seen) == [False, False, True]
 
 
-@pytest.mark.parametrize("said", [OVERLOADED, UNAVAILABLE, Cut(), Cut(done=True)])
-def test_a_read_is_tried_again(before: Door, through: FullBackend, said: Answer | Cut) -> None:
-    before.next_time(READ, said)
-    assert read(through, MAIN.name) == MAIN
+@pytest.mark.parametrize("reaction", [OVERLOADED, UNAVAILABLE, Cut(), Cut(done=True)])
+def test_a_read_is_retried(
+    interceptor: Interceptor, intercepted: FullBackend, reaction: Answer | Cut
+) -> None:
+    interceptor.next_time(READ, reaction)
+    assert read(intercepted, MAIN.name) == MAIN
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("reaction", "error"),
     [(OVERLOADED, StoreThrottled), (UNAVAILABLE, StoreUnreachable), (READ_TIMEOUT, StoreBusy)],
     ids=["overloaded", "unavailable", "timeout"],
 )
-def test_a_read_is_not_tried_for_ever(
-    before: Door, through: FullBackend, said: Answer, error: type[MoragError]
+def test_a_read_is_retried_a_few_times_only(
+    interceptor: Interceptor, intercepted: FullBackend, reaction: Answer, error: type[MoragError]
 ) -> None:
-    before.next_time(READ, *([said] * 100))
+    interceptor.next_time(READ, *([reaction] * 100))
     with pytest.raises(error) as raised:
-        read(through, MAIN.name)
+        read(intercepted, MAIN.name)
     assert type(raised.value) is error
-    assert before.times(READ) <= 3
+    assert interceptor.times(READ) <= 3
 
 
-def test_rows_are_sent_once_and_the_others_end_before_a_failure_is_told(
-    before: Door, through: FullBackend
+def test_rows_are_sent_once_and_all_are_finished_before_a_failure_is_reported(
+    interceptor: Interceptor, intercepted: FullBackend
 ) -> None:
     rows = [a_row(n, UNIQUE_KIND) for n in range(20)]
-    before.next_time(INSERT, cas_timeout(done=True))
+    interceptor.next_time(INSERT, cas_timeout(done=True))
     with pytest.raises(StoreBusy):
-        through.insert_rows("r", rows)
-    assert before.times(INSERT) == 20
-    assert through.insert_rows("r", rows) == frozenset()
+        intercepted.insert_rows("r", rows)
+    assert interceptor.times(INSERT) == 20
+    assert intercepted.insert_rows("r", rows) == frozenset()
 
 
 def test_a_row_that_is_deleted_while_it_is_refreshed_is_inserted_after_all(
-    cassandra: Cassandra, before: Door, through: FullBackend
+    server: Cassandra, interceptor: Interceptor, intercepted: FullBackend
 ) -> None:
     row = a_row(1)
-    through.insert_rows("r", [row])
+    intercepted.insert_rows("r", [row])
     delete = f"DELETE FROM tests.objs2 WHERE repo = 'r' AND obj_id = 0x{row.id.hex()} IF EXISTS"
-    before.next_time(REFRESH, None, before=lambda: cassandra.execute(delete))
-    assert through.insert_rows("r", [row]) == {row.id}
-    assert through.read_rows("r", [row.id]) == {row.id: row}
+    interceptor.next_time(REFRESH, None, before=lambda: server.execute(delete))
+    assert intercepted.insert_rows("r", [row]) == {row.id}
+    assert intercepted.read_rows("r", [row.id]) == {row.id: row}
 
 
-def test_a_line_of_the_log_may_be_written_twice(before: Door, through: FullBackend) -> None:
-    """So it is, where the first answer got lost on the way from one of several nodes."""
+def test_a_line_of_the_log_may_be_written_twice(
+    interceptor: Interceptor, intercepted: FullBackend
+) -> None:
+    """That happens when the first answer of a node is lost."""
     line = LogRow(b"12345678", b"line")
-    before.next_time("INSERT INTO tests.ref_log", cas_timeout(done=True))
+    interceptor.next_time("INSERT INTO tests.ref_log", cas_timeout(done=True))
     with pytest.raises(StoreBusy):
-        through.append_log("r", [line])
-    through.append_log("r", [line])
-    assert through.read_log("r", None, 9) == [line]
+        intercepted.append_log("r", [line])
+    intercepted.append_log("r", [line])
+    assert intercepted.read_log("r", None, 9) == [line]
 
 
 def test_a_row_above_its_limit_is_refused(backend: FullBackend) -> None:
@@ -282,41 +304,41 @@ def test_a_row_above_its_limit_is_refused(backend: FullBackend) -> None:
     assert list(backend.scan_rows("r")) == []
 
 
-def test_what_would_become_too_large_is_not_taken_for_damage(
-    before: Door, through: FullBackend
+def test_a_too_large_mutation_is_not_taken_for_damage(
+    interceptor: Interceptor, intercepted: FullBackend
 ) -> None:
-    said = "Mutation of 17825792 bytes is too large for the maximum size of 16777216"
-    before.next_time(INSERT, replace(INVALID, text=said))
+    reaction = "Mutation of 17825792 bytes is too large for the maximum size of 16777216"
+    interceptor.next_time(INSERT, replace(INVALID, text=reaction))
     with pytest.raises(RequestTooLarge, match="so large a row"):
-        through.insert_rows("r", [a_row(1)])
-    before.next_time(INSERT, INVALID)
+        intercepted.insert_rows("r", [a_row(1)])
+    interceptor.next_time(INSERT, INVALID)
     with pytest.raises(RepositoryCorrupt):
-        through.insert_rows("r", [a_row(1)])
+        intercepted.insert_rows("r", [a_row(1)])
 
 
-def test_a_table_that_is_gone_is_told(cassandra: Cassandra) -> None:
-    cassandra.make_keyspace("gone")
-    backend = open_backend(cassandra.url("gone"))
+def test_a_table_that_is_gone_is_reported(server: Cassandra) -> None:
+    server.make_keyspace("gone")
+    backend = open_backend(server.url("gone"))
     try:
-        cassandra.execute("DROP TABLE gone.refs2")
+        server.execute("DROP TABLE gone.refs2")
         with pytest.raises(RepositoryCorrupt, match="refs2"):
             read(backend, MAIN.name)
     finally:
         backend.close()
 
 
-def test_a_database_that_is_down_is_told_and_found_again(cassandra: Cassandra, url: str) -> None:
+def test_a_database_that_is_down_is_reported_and_found_again(server: Cassandra, url: str) -> None:
     backend = open_backend(url)
     try:
         create(backend, MAIN)
-        cassandra.kill()
+        server.kill()
         with pytest.raises(StoreUnreachable):
             read(backend, MAIN.name)
         with pytest.raises(StoreUnreachable):
             move(backend, MAIN, MOVED)
         with pytest.raises(StoreUnreachable):
             open_backend(url)
-        cassandra.start()
+        server.start()
         end = time.monotonic() + 60
         while True:
             try:
@@ -332,13 +354,13 @@ def test_a_database_that_is_down_is_told_and_found_again(cassandra: Cassandra, u
 # Opening
 
 
-def test_a_keyspace_must_be_there(cassandra: Cassandra) -> None:
+def test_a_keyspace_must_exist(server: Cassandra) -> None:
     with pytest.raises(StoreUrlInvalid, match="CREATE KEYSPACE nowhere"):
-        open_backend(cassandra.url("nowhere"))
+        open_backend(server.url("nowhere"))
 
 
-def test_a_table_of_another_shape_is_refused_and_left_alone(cassandra: Cassandra) -> None:
-    cassandra.make_keyspace("shapes")
+def test_a_table_of_another_shape_is_refused_and_left_alone(server: Cassandra) -> None:
+    server.make_keyspace("shapes")
     for name, columns, problem in (
         (
             "refs2",
@@ -353,35 +375,35 @@ def test_a_table_of_another_shape_is_refused_and_left_alone(cassandra: Cassandra
             "'bucket' is text, not blob",
         ),
     ):
-        cassandra.execute(f"CREATE TABLE shapes.{name} ({columns})")
+        server.execute(f"CREATE TABLE shapes.{name} ({columns})")
         with pytest.raises(StoreUrlInvalid, match=problem):
-            open_backend(cassandra.url("shapes"))
-        cassandra.execute(f"DROP TABLE shapes.{name}")
+            open_backend(server.url("shapes"))
+        server.execute(f"DROP TABLE shapes.{name}")
     tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shapes'"
-    assert cassandra.execute(tables) == []
+    assert server.execute(tables) == []
 
 
-def test_several_servers_may_be_the_first(cassandra: Cassandra) -> None:
-    cassandra.make_keyspace("race")
-    opened = at_once(open_backend, [cassandra.url("race")] * 4)
+def test_several_servers_may_create_the_tables_at_once(server: Cassandra) -> None:
+    server.make_keyspace("race")
+    opened = at_once(open_backend, [server.url("race")] * 4)
     for backend, ref in zip(opened, (MAIN, MOVED, MOVED, MOVED), strict=True):
         assert create(backend, ref) == (ref is MAIN)
         backend.close()
 
 
-def test_who_only_reads_makes_no_tables(cassandra: Cassandra) -> None:
-    cassandra.make_keyspace("empty")
+def test_a_reader_makes_no_tables(server: Cassandra) -> None:
+    server.make_keyspace("empty")
     with pytest.raises(StoreUrlInvalid, match="no table objs2"):
-        open_backend(cassandra.url("empty"), read_only=True)
+        open_backend(server.url("empty"), read_only=True)
     tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'empty'"
-    assert cassandra.execute(tables) == []
+    assert server.execute(tables) == []
 
 
-def test_who_only_reads_needs_no_log(cassandra: Cassandra) -> None:
-    cassandra.make_keyspace("foreign")
-    open_backend(cassandra.url("foreign")).close()
-    cassandra.execute("DROP TABLE foreign.ref_log")  # The original makes none.
-    reading = cast("FullBackend", open_backend(cassandra.url("foreign"), read_only=True))
+def test_a_reader_needs_no_log(server: Cassandra) -> None:
+    server.make_keyspace("foreign")
+    open_backend(server.url("foreign")).close()
+    server.execute("DROP TABLE foreign.ref_log")  # Nessie makes none.
+    reading = cast("FullBackend", open_backend(server.url("foreign"), read_only=True))
     try:
         assert reading.read_log("r", None, 9) == []
     finally:
@@ -404,41 +426,45 @@ def test_who_only_reads_needs_no_log(cassandra: Cassandra) -> None:
         ("cassandra://127.0.0.1/tests?tls_ca=/nowhere", "certificates"),
     ],
 )
-def test_a_url_that_cannot_be_right_is_refused(address: str, problem: str) -> None:
+def test_an_invalid_url_is_refused(address: str, problem: str) -> None:
     with pytest.raises(StoreUrlInvalid, match=problem):
         open_backend(address)
 
 
-def test_a_data_centre_that_is_not_there_is_told(cassandra: Cassandra) -> None:
+def test_a_missing_data_centre_is_reported(server: Cassandra) -> None:
     with pytest.raises(StoreUrlInvalid, match=r"no data centre.*: datacenter1$"):
-        open_backend(f"{cassandra.url('tests')}?dc=nowhere")
-    open_backend(f"{cassandra.url('tests')}?dc=datacenter1").close()
+        open_backend(f"{server.url('tests')}?dc=nowhere")
+    open_backend(f"{server.url('tests')}?dc=datacenter1").close()
 
 
-def test_a_wrong_password_is_told_and_not_shown(cassandra: Cassandra, before: Door) -> None:
-    before.refuses_passwords = True
+def test_a_wrong_password_is_reported_and_not_shown(
+    server: Cassandra, interceptor: Interceptor
+) -> None:
+    interceptor.refuses_passwords = True
     with pytest.raises(StoreUrlInvalid, match="password") as raised:
-        open_backend(f"cassandra://ann:secret@127.0.0.1:{before.port}/tests")
+        open_backend(f"cassandra://ann:secret@127.0.0.1:{interceptor.port}/tests")
     with pytest.raises(StoreUrlInvalid, match="password"):
-        open_backend(f"cassandra://127.0.0.1:{before.port}/tests")
+        open_backend(f"cassandra://127.0.0.1:{interceptor.port}/tests")
     assert "secret" not in str(raised.value)
 
 
-def test_a_user_who_may_not_make_tables_is_told(cassandra: Cassandra, before: Door) -> None:
-    cassandra.make_keyspace("denied")
-    before.next_time("CREATE TABLE", UNAUTHORIZED)
+def test_a_user_without_the_right_to_make_tables_is_refused(
+    server: Cassandra, interceptor: Interceptor
+) -> None:
+    server.make_keyspace("denied")
+    interceptor.next_time("CREATE TABLE", UNAUTHORIZED)
     with pytest.raises(StoreUrlInvalid, match="grant CREATE"):
-        open_backend(f"cassandra://127.0.0.1:{before.port}/denied")
+        open_backend(f"cassandra://127.0.0.1:{interceptor.port}/denied")
 
 
-def test_the_second_host_is_asked_if_the_first_is_down(cassandra: Cassandra) -> None:
-    hosts = f"127.0.0.1:{cassandra.port},127.0.0.2:{cassandra.port}"
+def test_the_second_host_is_used_if_the_first_is_down(server: Cassandra) -> None:
+    hosts = f"127.0.0.1:{server.port},127.0.0.2:{server.port}"
     for each in (hosts, ",".join(reversed(hosts.split(",")))):
         open_backend(f"cassandra://{each}/tests").close()
 
 
-def test_tls_is_spoken_with_those_who_can_be_trusted(cassandra: Cassandra, tmp_path: Path) -> None:
-    with tls(cassandra.port, tmp_path) as (port, certificate):
+def test_tls_verifies_the_certificate(server: Cassandra, tmp_path: Path) -> None:
+    with tls(server.port, tmp_path) as (port, certificate):
         address = f"cassandra://127.0.0.1:{port}/tests"
         open_backend(f"{address}?tls_ca={certificate}").close()
         for untrusted in ("tls=on", "tls=off"):

@@ -1,6 +1,6 @@
-"""CockroachDB's way, on PostgreSQL: the same protocol, and the answers that only it gives.
+"""The dialect of CockroachDB, on PostgreSQL with the errors that only CockroachDB reports.
 
-No CockroachDB runs here. PostgreSQL at the isolation of CockroachDB asks for restarts by itself.
+The tests have no CockroachDB. PostgreSQL with serializable isolation requests restarts, too.
 """
 
 from __future__ import annotations
@@ -13,28 +13,20 @@ from morag.backend.base import Ref, RefSwap
 from morag.backend.urls import open_backend
 from morag.errors import StoreBusy
 from morag.testing.backend_contract import MAIN, MOVED, a_row, an_id, at_once, create, line, read
-from tests.stores.remote_sql import OnSqlServer, opened
+from tests.stores.sql_contracts import OnSqlServer, opened
 
 if TYPE_CHECKING:
     from tests.stores.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.stores
 
+SERVER = "postgres"
+
 RESTART = (
     "restart transaction: TransactionRetryWithProtoRefreshError: TransactionRetryError:"
     " retry txn (RETRY_SERIALIZABLE)"
 )
 AMBIGUOUS = "result is ambiguous: error=rpc error [propagate]"
-
-
-@pytest.fixture
-def server(postgres_server: PostgresServer) -> PostgresServer:
-    return postgres_server
-
-
-@pytest.fixture
-def database(postgres_database: str) -> str:
-    return postgres_database
 
 
 @pytest.fixture
@@ -66,12 +58,12 @@ class TestRestarts:
             server.refuse(database, "objs2", "40001", RESTART, times=4)
             swap = RefSwap(MAIN.name, MAIN, MOVED)
             assert backend.apply("r", [a_row(1)], swap, [line(1)]).new == {an_id(1)}
-            assert server.tries(database) == 5
+            assert server.attempts(database) == 5
             assert read(backend, MAIN.name) == MOVED
             assert list(backend.scan_rows("r")) == [a_row(1)]
             assert backend.read_log("r", None, 9) == [line(1)]
 
-    def test_one_that_is_restarted_for_ever_is_busy(
+    def test_a_commit_that_is_always_restarted_is_busy(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
         with opened(url) as backend:
@@ -82,7 +74,7 @@ class TestRestarts:
             assert busy.value.status == 503
             assert read(backend, MAIN.name) == MAIN
 
-    def test_an_ambiguous_result_is_left_to_who_can_look(
+    def test_an_ambiguous_result_is_left_to_the_caller(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
         with opened(url) as backend:
@@ -90,12 +82,12 @@ class TestRestarts:
             server.refuse(database, "objs2", "40003", AMBIGUOUS, times=1)
             with pytest.raises(StoreBusy, match="ambiguous"):
                 backend.apply("r", [a_row(1)], RefSwap(MAIN.name, MAIN, MOVED))
-            assert server.tries(database) == 1, "and not tried again"
+            assert server.attempts(database) == 1, "the commit was repeated"
 
-    def test_those_who_meet_at_one_row_all_get_through(
+    def test_writers_of_one_row_all_succeed(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
-        """Serializable, PostgreSQL gives the second of two the answer that CockroachDB gives."""
+        """Serializable PostgreSQL gives the second of two writers the answer of CockroachDB."""
         shared = a_row("shared")
 
         def commit(name: str) -> None:
@@ -112,4 +104,4 @@ class TestRestarts:
         ((conflicts,),) = server.execute(
             database, f"SELECT xact_rollback FROM pg_stat_database WHERE datname = '{database}'"
         )
-        assert conflicts > 0, "nobody met anybody"
+        assert conflicts > 0, "there was no conflict"

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from morag.backend.base import RefSwap
-from morag.backend.postgres import PostgresBackend
+from morag.backend.postgres.backend import PostgresBackend
 from morag.backend.urls import open_backend
 from morag.config import Settings
 from morag.errors import (
@@ -26,8 +26,17 @@ from morag.errors import (
 from morag.testing.backend_contract import MAIN, MOVED, a_row, create, line, move, read
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.safety.sound import put
-from tests.stores.remote_sql import NetworkContract, OnSqlServer, TablesContract, opened
+from tests.safety.history_checks import put
+from tests.stores.sql_contracts import (
+    MeaningsContract,
+    NetworkContract,
+    OnSqlServer,
+    TablesContract,
+    UrlsContract,
+    assert_hidden,
+    check_meaning,
+    opened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,20 +45,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.stores
 
-
-@pytest.fixture
-def server(postgres_server: PostgresServer) -> PostgresServer:
-    return postgres_server
-
-
-@pytest.fixture
-def database(postgres_database: str) -> str:
-    return postgres_database
-
-
-@pytest.fixture
-def url(server: PostgresServer, database: str) -> str:
-    return server.url(database)
+SERVER = "postgres"
 
 
 class TestPostgres(OnSqlServer):
@@ -60,11 +56,9 @@ class TestPostgresTables(TablesContract):
     retype = "ALTER COLUMN obj_type TYPE CHAR(3)"
     drop_key = "DROP CONSTRAINT ref_log_pkey"
 
-    def test_columns_are_the_originals(
-        self, server: PostgresServer, database: str, url: str
-    ) -> None:
+    def test_columns_are_nessies(self, server: PostgresServer, database: str, url: str) -> None:
         open_backend(url).close()
-        described = server.execute(
+        columns = server.execute(
             database,
             """SELECT table_name, column_name, data_type, collation_name, column_default
                 FROM information_schema.columns WHERE table_schema = 'public'
@@ -72,7 +66,7 @@ class TestPostgresTables(TablesContract):
         )
         name = ("character varying", "ucs_basic", None)
         bytes, time = ("bytea", None, None), ("bigint", None, None)
-        assert described == [
+        assert columns == [
             ("objs2", "repo", *name),
             ("objs2", "obj_id", *bytes),
             ("objs2", "obj_type", *name),
@@ -104,7 +98,7 @@ class TestPostgresNetwork(NetworkContract):
 
 
 class TestRoundTrips:
-    def test_a_commit_takes_one_and_another_where_other_servers_commit_too(self, url: str) -> None:
+    def test_a_commit_takes_one_and_a_second_if_other_servers_commit_too(self, url: str) -> None:
         backend = open_backend(f"{url}?pool_size=1")
         assert isinstance(backend, PostgresBackend)
         one, other = (Repository(backend, Settings(), World()) for _ in range(2))
@@ -112,7 +106,7 @@ class TestRoundTrips:
             other.commit("main", [put(f"theirs {number}")], "warm")
             one.commit("main", [put(f"warm {number}")], "warm")
         assert round_trips(backend, lambda: one.commit("main", [put("new")], "new")) == 2
-        for number in range(32):  # Until nobody expects the other any more.
+        for number in range(32):  # Until the repository does not expect others any more.
             one.commit("main", [put(f"alone {number}")], "warm")
         assert round_trips(backend, lambda: one.commit("main", [put("newer")], "new")) == 1
         backend.close()
@@ -138,10 +132,10 @@ class TestRoundTrips:
         backend.close()
 
 
-def test_what_is_found_by_keys_is_found_by_an_index_whatever_the_planner_believes(
+def test_reads_by_key_use_an_index_whatever_the_statistics(
     server: PostgresServer, database: str, url: str
 ) -> None:
-    """Plans that were made while the tables were empty, and nobody has counted them since."""
+    """The plans are made while the tables are empty, and the statistics are never updated."""
     backend = open_backend(f"{url}?pool_size=1")
     assert isinstance(backend, PostgresBackend)
     for table in ("objs2", "refs2"):
@@ -149,27 +143,27 @@ def test_what_is_found_by_keys_is_found_by_an_index_whatever_the_planner_believe
     rows, create_main = [a_row(number) for number in range(3000)], RefSwap(MAIN.name, None, MAIN)
     assert backend.apply("r", rows[:1], create_main).swapped
 
-    def ask_all() -> None:
+    def call_all() -> None:
         backend.read_rows("r", [row.id for row in rows[::1000]])
         backend.read_refs("r", ["1", "2"])
         backend.insert_rows("r", rows[:3])
         backend.apply("r", rows[:3], RefSwap(MAIN.name, MAIN, MAIN))
         backend._run(("SELECT pg_stat_force_next_flush()", ()))
 
-    for _ in range(12):  # Until all is planned for good.
-        ask_all()
+    for _ in range(12):  # Until all plans are cached.
+        call_all()
     backend.insert_rows("r", rows)
     for number in range(500):
         name = f"{number}"
         backend.swap_ref("r", RefSwap(name, None, msgspec.structs.replace(MAIN, name=name)))
-    ask_all()
-    looked = server.looked_at(database)
-    ask_all()
-    assert 0 < server.looked_at(database) - looked < 100
+    call_all()
+    before = server.index_reads(database)
+    call_all()
+    assert 0 < server.index_reads(database) - before < 100
     backend.close()
 
 
-def test_a_database_that_takes_no_writes_is_told_as_such(
+def test_a_database_that_takes_no_writes_is_reported(
     server: PostgresServer, database: str, url: str
 ) -> None:
     with opened(url) as backend:
@@ -182,7 +176,7 @@ def test_a_database_that_takes_no_writes_is_told_as_such(
             backend.check_writable()
 
 
-def test_who_may_only_read_the_tables_is_not_told_that_they_are_wrong(
+def test_a_read_only_role_may_open_the_tables(
     server: PostgresServer, database: str, url: str
 ) -> None:
     with opened(url) as backend:
@@ -193,7 +187,7 @@ def test_who_may_only_read_the_tables_is_not_told_that_they_are_wrong(
         assert read(backend, MAIN.name) == MAIN
 
 
-def test_a_password_that_was_changed_is_no_throttling(
+def test_a_changed_password_is_not_taken_for_throttling(
     server: PostgresServer, database: str, url: str
 ) -> None:
     with opened(url):
@@ -208,12 +202,10 @@ def test_a_password_that_was_changed_is_no_throttling(
             read(backend, MAIN.name)
 
 
-class TestWhatTheUrlSays:
-    def test_a_database_that_does_not_exist_is_told(self, url: str) -> None:
-        with pytest.raises(StoreUrlInvalid, match=r"does not exist.*which must exist"):
-            open_backend(f"{url}x")
+class TestUrls(UrlsContract):
+    missing_database = "does not exist"
 
-    def test_a_wrong_password_is_told_and_not_shown(
+    def test_a_wrong_password_is_reported_and_not_shown(
         self, server: PostgresServer, database: str
     ) -> None:
         make_guest(server, database)
@@ -221,7 +213,7 @@ class TestWhatTheUrlSays:
             open_backend(server.url(database, "guest:sesame"))
         assert_hidden("sesame", refusal.value)
 
-    def test_a_right_one_opens_what_was_granted(
+    def test_a_right_password_opens_what_was_granted(
         self, server: PostgresServer, database: str
     ) -> None:
         make_guest(server, database)
@@ -232,7 +224,7 @@ class TestWhatTheUrlSays:
         with opened(url) as backend:
             assert create(backend, MAIN)
 
-    def test_who_was_granted_nothing_on_the_tables_is_told(
+    def test_a_role_without_grants_is_refused(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
         open_backend(url).close()
@@ -241,7 +233,7 @@ class TestWhatTheUrlSays:
         with pytest.raises(StoreUrlInvalid, match=r"'refs2'.*grant SELECT"):
             open_backend(server.url(database, "guest:op%20en%2F"))
 
-    def test_reading_takes_no_more_than_the_right_to_read(
+    def test_a_reader_needs_only_the_right_to_read(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
         with opened(url) as backend:
@@ -256,28 +248,26 @@ class TestWhatTheUrlSays:
     @pytest.mark.parametrize(
         "url", ["postgresql:", "postgresql://u:sesame@localhost", "postgresql://u:sesame%@h/d"]
     )
-    def test_what_is_no_place_is_refused(self, url: str) -> None:
+    def test_a_url_without_a_database_is_refused(self, url: str) -> None:
         with pytest.raises(StoreUrlInvalid, match="names no database") as refusal:
             open_backend(url)
         assert_hidden("sesame", refusal.value)
 
     @pytest.mark.parametrize("option", ["timeout_seconds=soon", "pool_size=-1", "ssl_mode=off"])
-    def test_options_are_checked(self, option: str, url: str) -> None:
+    def test_an_invalid_option_is_refused_by_name(self, option: str, url: str) -> None:
         with pytest.raises(StoreUrlInvalid, match=option.partition("=")[0]):
             open_backend(f"{url}?{option}")
 
-    def test_an_answer_may_be_waited_for_as_long_as_one_likes(self, url: str) -> None:
+    def test_a_timeout_may_be_very_long(self, url: str) -> None:
         with opened(f"{url}?timeout_seconds=999999") as backend:
             assert create(backend, MAIN)
 
-    def test_a_server_that_is_not_there_is_unreachable(self) -> None:
-        with pytest.raises(StoreUnreachable, match="takes no connection"):
-            open_backend("postgresql://postgres@127.0.0.1:1/x")
 
+class TestMeanings(MeaningsContract):
+    restart_code = "40001"
 
-class TestSpecialAnswers:
     @pytest.mark.parametrize("state", ["40001", "40P01"])
-    def test_what_was_undone_is_done_again(
+    def test_a_rolled_back_write_is_repeated(
         self, state: str, server: PostgresServer, database: str, url: str
     ) -> None:
         with opened(url) as backend:
@@ -287,16 +277,7 @@ class TestSpecialAnswers:
                 "r", [a_row(1)], RefSwap(MAIN.name, MAIN, MOVED), [line(1)]
             ).swapped
             assert read(backend, MAIN.name) == MOVED
-            assert server.tries(database) == 4
-
-    def test_but_not_for_ever(self, server: PostgresServer, database: str, url: str) -> None:
-        with opened(url) as backend:
-            create(backend, MAIN)
-            server.refuse(database, "objs2", "40001", "undone", times=1000)
-            with pytest.raises(StoreBusy, match="undone"):
-                backend.apply("r", [a_row(1)], RefSwap(MAIN.name, MAIN, MOVED))
-            assert server.tries(database) == 6
-            assert read(backend, MAIN.name) == MAIN
+            assert server.attempts(database) == 4
 
     @pytest.mark.parametrize(
         ("state", "meaning"),
@@ -310,19 +291,12 @@ class TestSpecialAnswers:
             ("P0001", ServiceUnavailable),
         ],
     )
-    def test_every_refusal_is_told_in_our_words(
+    def test_every_error_has_its_meaning(
         self, state: str, meaning: type[MoragError], server: PostgresServer, database: str, url: str
     ) -> None:
-        with opened(url) as backend:
-            create(backend, MAIN)
-            server.refuse(database, "refs2", state, "so it is", times=1)
-            with pytest.raises(MoragError, match="so it is") as refusal:
-                move(backend, MAIN, MOVED)
-            assert type(refusal.value).__mro__[:2].count(meaning) == 1
-            assert read(backend, MAIN.name) == MAIN
-            assert server.tries(database) == 1, "and not tried again"
+        check_meaning(server, database, url, state, meaning)
 
-    def test_a_database_that_does_not_write_still_reads(
+    def test_a_read_only_database_can_be_read(
         self, server: PostgresServer, database: str, url: str
     ) -> None:
         with opened(url) as backend:
@@ -337,15 +311,7 @@ class TestSpecialAnswers:
                 move(backend, MAIN, MOVED)
             assert read(backend, MAIN.name) == MAIN
 
-    def test_a_table_that_is_gone_is_told(
-        self, server: PostgresServer, database: str, url: str
-    ) -> None:
-        with opened(url) as backend:
-            server.execute(database, "DROP TABLE objs2")
-            with pytest.raises(RepositoryCorrupt, match="objs2"):
-                backend.insert_rows("r", [a_row(1)])
-
-    def test_too_many_connections_are_told(self, server: PostgresServer, database: str) -> None:
+    def test_too_many_connections_are_reported(self, server: PostgresServer, database: str) -> None:
         make_guest(server, database)
         server.execute(database, "GRANT CREATE ON SCHEMA public TO guest")
         url = server.url(database, "guest:op%20en%2F")
@@ -361,7 +327,7 @@ class TestSpecialAnswers:
 
 
 def make_guest(server: PostgresServer, database: str) -> None:
-    """A role that needs a password. Roles are the server's, so it may be there already."""
+    """Create a role that needs a password. Roles belong to the server, so it may exist already."""
     server.execute(
         database,
         "DO $$ BEGIN CREATE ROLE guest; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
@@ -369,15 +335,8 @@ def make_guest(server: PostgresServer, database: str) -> None:
     )
 
 
-def assert_hidden(secret: str, error: BaseException) -> None:
-    seen: BaseException | None = error
-    while seen is not None:
-        assert secret not in str(seen)
-        seen = seen.__cause__
-
-
 def round_trips(backend: PostgresBackend, work: Callable[[], object]) -> int:
-    """How often the driver hands over and waits, by its own trace of its only connection."""
+    """The number of times that the driver waits for an answer, by the trace of its connection."""
     with tempfile.TemporaryFile("w+b") as trace:
         with backend._pool.use() as db:
             db.pgconn.trace(trace.fileno())

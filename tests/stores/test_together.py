@@ -1,4 +1,4 @@
-"""Several servers on one database, ours and the original's, also where the network fails."""
+"""Several servers of Morag and Nessie on one database, also when the network fails."""
 
 from __future__ import annotations
 
@@ -12,27 +12,35 @@ from msgspec.structs import replace
 
 import morag
 from morag import CommitMeta, ContentKey, Delete, Put
-from tests.original.catalogs import InProcess, OverRest
-from tests.original.server import Server
-from tests.original.test_same_disk import SIZES, assert_same
-from tests.original.work import Work, table
-from tests.serving import Served
-from tests.stores.engines import on_postgres
+from tests.nessie.catalogs import InProcess, OverRest, assert_same
+from tests.nessie.server import Server
+from tests.nessie.work import SIZES, Work, table
+from tests.sampling import Sample, is_chosen
+from tests.server_process import Served
 from tests.stores.history import History
 from tests.stores.proxy import Faults, Proxy
+from tests.stores.registry import DATABASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.original.catalogs import Catalog
-    from tests.stores.engines import Engine
+    from tests.nessie.catalogs import Catalog
+    from tests.stores.conftest import Running
+    from tests.stores.databases import EmptyStore
     from tests.stores.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.stores
 
+SERVER: Final = "postgres"
+"""The database of the tests that use only one."""
+_WITH_NESSIE: Final = [name for name, each in DATABASES.items() if each.runs_nessie]
+RACE_ENGINES: Final = Sample(sorted(_WITH_NESSIE, key=lambda name: name != SERVER), always=1)
+"""The engines whose race takes `SECONDS`: `SERVER` every day, the others on one day of seven."""
 CLIENTS: Final = 16
 SECONDS: Final = 60
+FEW_SECONDS: Final = 15
+"""For the engines that are not in today's sample of `RACE_ENGINES`."""
 LEAST_SHARE: Final = 0.1
 LONG_BRANCHES: Final = 8
 LONG_COMMITS: Final = 250
@@ -41,48 +49,51 @@ DOWN_SECONDS: Final = 5
 IMPATIENT: Final = "timeout_seconds=2"
 
 
-def test_two_servers_tell_one_story(engine: Engine, tmp_path: Path) -> None:
-    with Served(tmp_path, store=engine.url) as one, Served(tmp_path, store=engine.url) as other:
+def test_two_servers_agree_on_one_history(
+    store: EmptyStore, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    engine = request.node.callspec.params["store"]
+    with Served(tmp_path, store=store.url) as one, Served(tmp_path, store=store.url) as other:
         history = History([one.url, other.url], CLIENTS)
         history.prepare()
-        history.run(SECONDS)
+        history.run(SECONDS if is_chosen(RACE_ENGINES, engine) else FEW_SECONDS)
         history.check()
         assert min(history.shares()) > LEAST_SHARE
 
 
-def test_we_go_on_from_the_original_and_it_goes_on_from_us(engine: Engine, tmp_path: Path) -> None:
+def test_nessie_and_morag_continue_each_others_stores(store: EmptyStore, tmp_path: Path) -> None:
     sizes = SIZES["small"]
-    with Server(engine.original, tmp_path / "first.log", sizes.theirs) as server:
-        original = OverRest(server)
-        Work(original, "them").do(sizes.commits, sizes.their_bulk)
-        _fill(original)
-        shown = original.seen()
-    with morag.open(engine.url, sizes.ours) as repository:
+    with Server(store.nessie, tmp_path / "first.log", sizes.theirs) as server:
+        nessie = OverRest(server)
+        Work(nessie, "them").do(sizes.commits, sizes.their_bulk)
+        _fill(nessie)
+        shown = nessie.seen()
+    with morag.open(store.url, sizes.ours) as repository:
         ours = InProcess(repository)
         assert_same(ours, shown)
         Work(ours, "us").do(sizes.commits, sizes.our_bulk)
         assert ours.damage() == []
         shown = ours.seen()
-    with Server(engine.original, tmp_path / "second.log", sizes.theirs) as server:
+    with Server(store.nessie, tmp_path / "second.log", sizes.theirs) as server:
         assert_same(OverRest(server), shown)
 
 
-def test_the_original_and_we_at_once(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    engine = on_postgres(postgres_server)
+def test_nessie_and_morag_serve_one_store_together(running: Running, tmp_path: Path) -> None:
+    store = running.new_store(SERVER)
     with (
-        Server(engine.original, tmp_path / "original.log", {}) as original,
-        Served(tmp_path, store=engine.url) as ours,
+        Server(store.nessie, tmp_path / "nessie.log", {}) as nessie,
+        Served(tmp_path, store=store.url) as ours,
     ):
-        history = History([ours.url, original.uri], CLIENTS)
+        history = History([ours.url, nessie.uri], CLIENTS)
         history.prepare()
         history.run(SECONDS)
         history.check()
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mariadb", "dynamodb"], indirect=True)
-def test_nothing_is_lost_where_the_network_fails(engine: Engine, tmp_path: Path) -> None:
-    with Proxy(engine.address) as proxy:
-        url = engine.url_at(proxy.address, IMPATIENT)
+@pytest.mark.parametrize("store", ["postgres", "mariadb", "dynamodb"], indirect=True)
+def test_nothing_is_lost_when_the_network_fails(store: EmptyStore, tmp_path: Path) -> None:
+    with Proxy(store.address) as proxy:
+        url = store.url_at(proxy.address, IMPATIENT)
         with Served(tmp_path, store=url) as one, Served(tmp_path, store=url) as other:
             history = History([one.url, other.url], CLIENTS)
             history.prepare()
@@ -93,14 +104,12 @@ def test_nothing_is_lost_where_the_network_fails(engine: Engine, tmp_path: Path)
             history.check()
 
 
-def test_the_server_recovers_when_the_database_was_killed(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    engine = on_postgres(postgres_server)
-    with Served(tmp_path, store=engine.url) as one, Served(tmp_path, store=engine.url) as other:
+def test_the_server_recovers_when_the_database_was_killed(running: Running, tmp_path: Path) -> None:
+    store = running.new_store(SERVER)
+    with Served(tmp_path, store=store.url) as one, Served(tmp_path, store=store.url) as other:
         history = History([one.url, other.url], CLIENTS)
         history.prepare()
-        with _falls_down(postgres_server):
+        with _crashing(running[SERVER]):
             history.run(FAULTY_SECONDS)
         assert [attempt for attempt in history.attempts if not attempt.hash]
         history.check()
@@ -111,7 +120,7 @@ def test_the_server_recovers_when_the_database_was_killed(
 
 
 def _fill(catalog: Catalog) -> None:
-    """Some long branches, by as many clients at the same time: commits in thousands."""
+    """Fill several branches at the same time with thousands of commits."""
 
     def work(number: int) -> None:
         branch, made = f"long-{number}", dict[str, str]()
@@ -134,16 +143,16 @@ def _fill(catalog: Catalog) -> None:
 
 
 @contextmanager
-def _falls_down(server: PostgresServer) -> Iterator[None]:
-    """In the middle of what happens in the `with` block, and comes back soon after."""
+def _crashing(server: PostgresServer) -> Iterator[None]:
+    """Crash the server during the `with` block, and start it again soon after."""
 
-    def fall() -> None:
+    def crash() -> None:
         server.crash()
         Timer(DOWN_SECONDS, server.start).run()
 
-    falling = Timer(FAULTY_SECONDS / 3, fall)
-    falling.start()
+    timer = Timer(FAULTY_SECONDS / 3, crash)
+    timer.start()
     try:
         yield
     finally:
-        falling.join()
+        timer.join()

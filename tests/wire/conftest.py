@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from tests.wire.talk import Talk
+from tests.wire.json_client import JsonClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,5 +20,5 @@ def repository() -> Iterator[Repository]:
 
 
 @pytest.fixture
-def talk(repository: Repository) -> Talk:
-    return Talk(repository)
+def client(repository: Repository) -> JsonClient:
+    return JsonClient(repository)

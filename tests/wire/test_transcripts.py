@@ -1,4 +1,4 @@
-"""Every recorded conversation with the original, held again with us."""
+"""Morag answers every recorded conversation like Nessie."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import morag
-from tests.wire.asking import asking
+from tests.wire.api_calls import api_caller
 from tests.wire.transcripts import Scenario, replay, scenarios
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_we_answer_like_the_original(scenario: Scenario) -> None:
+def test_we_answer_like_nessie(scenario: Scenario) -> None:
     with morag.open("memory:") as repository:
-        replay(scenario, asking(repository))
+        replay(scenario, api_caller(repository))
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-def test_we_answer_like_the_original_in_one_go(store: str, tmp_path: Path) -> None:
-    """On one repository, in the recorded order, which is what the global ones need."""
+def test_we_answer_like_nessie_on_one_repository(store: str, tmp_path: Path) -> None:
+    """On one repository, in the recorded order, which the global scenarios need."""
     with morag.open(f"{store}:{tmp_path / 'data'}?sync=off") as repository:
-        ask = asking(repository)
+        ask = api_caller(repository)
         for scenario in scenarios():
             replay(scenario, ask)

@@ -1,4 +1,4 @@
-"""Recorded conversations with the original, and how to hold somebody else to them."""
+"""Recorded conversations with Nessie, and a comparison of other servers with them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
     body: bytes
 
 
-class Asked(Struct, frozen=True):
+class SentRequest(Struct, frozen=True):
     """A request with its placeholders filled in."""
 
     method: str
@@ -82,26 +82,26 @@ def scenarios() -> list[Scenario]:
     return [_scenario(file) for file in sorted(_DATA.glob("*.jsonl"))]
 
 
-def replay(scenario: Scenario, ask: Callable[[Asked], Reply]) -> None:
-    """Ask everything that the scenario asks, in order, and compare the answers."""
+def replay(scenario: Scenario, ask: Callable[[SentRequest], Reply]) -> None:
+    """Send the requests of the scenario in order, and compare the answers."""
     known = Known()
     for interaction in scenario.interactions:
         if interaction.quirk:
             continue
-        reply = ask(_asked(interaction, known))
+        reply = ask(_sent_request(interaction, known))
         differences = list(_differences(interaction, reply, known))
         if differences:
             pytest.fail("\n  ".join([f"{scenario.name} {interaction}", *differences]))
 
 
 def copied(message: str) -> str:
-    """The part of a Java library's text that clients look for, and that is hence the same."""
+    """The part of a Java library's message that clients search for, so that Morag copies it."""
     found = _COPIED.match(message)
     return "" if found is None else found[0]
 
 
 class Known:
-    """What the placeholders stand for, as far as answers have told."""
+    """The values of placeholders, from the answers so far."""
 
     def __init__(self) -> None:
         self._values = {"NA": _NO_ANCESTOR}
@@ -115,7 +115,7 @@ class Known:
         return _PLACEHOLDER.sub(value, text)
 
     def matches(self, expected: str, found: str) -> bool:
-        """Whether the text fits. New placeholders learn from it what they stand for."""
+        """Whether the text matches. New placeholders get their value from it."""
         pattern, position, new = "", 0, set()
         for place in _PLACEHOLDER.finditer(expected):
             name = place[1] or place[3]
@@ -141,7 +141,7 @@ def _scenario(file: Path) -> Scenario:
     return Scenario(file.stem, head["global"], interactions)
 
 
-def _asked(interaction: Interaction, known: Known) -> Asked:
+def _sent_request(interaction: Interaction, known: Known) -> SentRequest:
     headers = [
         (name, known.filled(value))
         for name, values in interaction.headers.items()
@@ -154,7 +154,7 @@ def _asked(interaction: Interaction, known: Known) -> Asked:
         filled = _changed(interaction.body, known.filled)
         body = json.dumps(filled, ensure_ascii=False).encode()
     query = known.filled(interaction.query, quoted=True)
-    return Asked(interaction.method, known.filled(interaction.path), query, headers, body)
+    return SentRequest(interaction.method, known.filled(interaction.path), query, headers, body)
 
 
 def _differences(interaction: Interaction, reply: Reply, known: Known) -> list[str]:
@@ -207,7 +207,7 @@ def _compare(
 
 
 def _sorted(value: Any, names: tuple[str, ...]) -> Any:
-    """Lists of these names, sorted by what does not vary in their items."""
+    """Sort the lists of these names by the constant part of their items."""
     if isinstance(value, list):
         return [_sorted(item, names) for item in value]
     if not isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""HTTP without a socket: a request in, a response out. Knows JSON and status codes, no rules."""
+"""REST without sockets: a request in, a response out. Knows JSON and status codes, not rules."""

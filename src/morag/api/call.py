@@ -1,4 +1,4 @@
-"""One call of an endpoint: what the handlers see of a request, and how they answer."""
+"""One call of an endpoint: a request as handlers see it, and the responses that they build."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from morag.api.http import Request, Response
+from morag.api.json_pieces import encoded, ending_with_list, listed
 from morag.api.later import Answer, InLane, InPieces, InThread, Pieces
-from morag.api.pieces import encoded, ending_with_list, listed
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.model.names import check_hash
-from morag.service.places import Asked, asked_in_path
+from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from morag.api.http import Header
     from morag.api.json_reader import Body
-    from morag.api.later import Queues, Render
+    from morag.api.later import Queues
     from morag.model.content import Content
-    from morag.model.listed import LogEntry
-    from morag.model.meta import CommitMeta
-    from morag.model.operations import Delete, Operation, Put
+    from morag.model.operations import Delete, Put
     from morag.model.references import Reference
+    from morag.model.results import LogEntry
+    from morag.rest.responses import ReferenceView
     from morag.service.paging import Items
     from morag.service.service import Service
-    from morag.versions.commit import CommitRequest, CommitResult
-    from morag.versions.contents import Undecoded
+    from morag.versions.commit_contents import Undecoded
     from morag.versions.tickets import Request as LaneRequest
 
 T = TypeVar("T")
 
 Handler: TypeAlias = Callable[["Call"], Answer]
 PageOf: TypeAlias = Callable[[tuple[()], str | None, bool], msgspec.Struct]
-"""Makes a page of an empty list, the token to go on with, and whether there is more."""
+"""Builds a page from an empty list, the token of the next page, and whether there is one."""
 
 _JSON: Final = ((b"content-type", b"application/json;charset=UTF-8"),)
 _ENCODER: Final = msgspec.json.Encoder()
@@ -45,7 +44,7 @@ NO_CONTENT: Final = Response(204)
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much one request may ask for; keys and hashes count as operations."""
+    """The limits of one request; keys and hashes count as operations."""
 
     max_operations: int = 100_000
 
@@ -56,21 +55,19 @@ NORMAL: Final = Limits()
 class Call:
     """A request that found its handler."""
 
-    __slots__ = ("_limits", "_query", "_queues", "parameters", "render", "request", "service")
+    __slots__ = ("_limits", "_query", "_queues", "parameters", "request", "service")
 
     def __init__(
         self,
         request: Request,
         parameters: Mapping[str, str],
         service: Service,
-        render: Render,
         queues: Queues,
         limits: Limits,
     ) -> None:
         self.request = request
         self.parameters = parameters
         self.service = service
-        self.render = render
         self._queues = queues
         self._limits = limits
         self._query: Query | None = None
@@ -82,20 +79,20 @@ class Call:
         return self._query
 
     def body(self, kind: Body[T]) -> T | None:
-        """The request's body, unless there is none."""
+        """The decoded body of the request; None if it is empty."""
         return kind.read(self.request.body, self._limits.max_operations)
 
     def in_thread(self, work: Callable[[], Answer]) -> Answer:
         """For a read that may take long."""
-        return InThread(self._queues.listings, self.request.client, work, self.render)
+        return InThread(self._queues.long_work, self.request.client, work)
 
     def in_pieces(self, work: Callable[[], Pieces]) -> Answer:
         """For an answer that may be large."""
         queues = self._queues
-        return InPieces(queues.listings, self.request.client, work, self.render, queues.monotonic)
+        return InPieces(queues.long_work, self.request.client, work, queues.monotonic)
 
     def showing(self, found: Undecoded, show: Callable[[Content], Response]) -> Answer:
-        """For a content that was found: to show a large one may take long."""
+        """For a single content: a large one is encoded by a thread."""
 
         def work() -> Response:
             return show(found.content())
@@ -103,59 +100,45 @@ class Call:
         return self.in_thread(work) if found.is_large else work()
 
     def before_lane(self, work: Callable[[], Answer]) -> Answer:
-        """For a change of a branch that has to look at the store before it joins its lane."""
-        listings, client = self._queues.listings, self.request.client
-        return InThread(listings, client, work, self.render, is_change=True)
+        """For a change of a branch that must read from the store before it joins its lane."""
+        queue, client = self._queues.long_work, self.request.client
+        return InThread(queue, client, work, is_change=True)
 
-    def near(self, work: Callable[[], Answer], *places: Asked, is_change: bool = False) -> Answer:
-        """For what is found at once, unless one of the places is steps away, or the store is."""
+    def near(
+        self, work: Callable[[], Answer], *refs: RequestedRef, is_change: bool = False
+    ) -> Answer:
+        """For a quick lookup: done at once, unless a ref has steps or the store is remote."""
         queues = self._queues
-        has_steps = any(place.has_steps for place in places)
-        turns = queues.listings if has_steps else queues.reads
-        if turns is None:
+        has_steps = any(ref.has_steps for ref in refs)
+        queue = queues.long_work if has_steps else queues.reads
+        if queue is None:
             return work()
-        return InThread(turns, self.request.client, work, self.render, is_change=is_change)
+        return InThread(queue, self.request.client, work, is_change=is_change)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
-        """For what creates, moves or drops references: the store takes these one by one."""
+        """For creating, assigning and deleting references, which are done one after the other."""
         references, client = self._queues.references, self.request.client
-        return InThread(references, client, work, self.render, is_change=True)
+        return InThread(references, client, work, is_change=True)
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
-        """For what changes a branch."""
-        return InLane(self.service.start, request, answer, self.render)
+        """For a change of a branch."""
+        return InLane(self.service.start_in_lane, request, answer)
 
-    def committing(
-        self,
-        target: Asked,
-        operations: Sequence[Operation],
-        meta: CommitMeta,
-        answer: Callable[[str, CommitResult], Response],
-    ) -> Answer:
-        """For a commit. `answer` is given the branch and what became of it."""
-        changes = self.service.changes
+    def ref(self, ref: RequestedRef) -> RequestedRef:
+        """A ref spec of the path, after all checks; `-` is the default branch."""
+        if ref.name == "":
+            raise BadRequest(
+                "Either name or commit ID with optional relative commit spec or both must be"
+                " supplied"
+            )
+        if ref.name == "-":
+            return msgspec.structs.replace(ref, name=self.service.default_branch)
+        return ref
 
-        def queued(request: CommitRequest) -> Answer:
-            return self.in_lane(request, lambda result: answer(request.branch, result))
-
-        request = changes.ready_commit_request(target, operations, meta)
-        if request is not None:
-            return queued(request)
-        return self.near(
-            lambda: queued(changes.commit_request(target, operations, meta)), target, is_change=True
-        )
-
-    def place(self, parameter: str = "ref") -> Asked:
-        """The ref spec in the path, which was checked. `-` stands for the default branch."""
-        asked = asked_in_path(self.parameters[parameter])
-        if asked.name == "-":
-            return Asked(self.service.default_branch, asked.hash)
-        return asked
-
-    def target(self, parameter: str = "ref") -> Asked:
-        """What a change is applied to. If-Match stands in for a hash that the path leaves out."""
-        asked = self.place(parameter)
-        return asked if asked.names_a_commit else Asked(asked.name, self.matched() or "")
+    def target(self, ref: RequestedRef) -> RequestedRef:
+        """The target of a change. If the path has no hash, the one in If-Match is taken."""
+        ref = self.ref(ref)
+        return ref if ref.names_a_commit else RequestedRef.of(ref.name, self.matched())
 
     def matched(self) -> str | None:
         """The hash in If-Match, if there is one."""
@@ -179,7 +162,7 @@ def ok_list(
     show: Callable[[Any], object] | None = None,
     at: Reference | None = None,
 ) -> Pieces:
-    """An answer whose first field is a list that may be long; see `pieces.listed`."""
+    """An answer whose first field is a list that may be long; see `json_pieces.listed`."""
     headers = _JSON if at is None else (*_JSON, _tag(at))
     return Pieces(listed(field, encoded(batches, show), frame), headers)
 
@@ -201,7 +184,7 @@ def ok_log(
     show: Callable[[Any], object],
     operations: Callable[[LogEntry], Iterable[Sequence[Put | Delete]]],
 ) -> Pieces:
-    """A page of a history with the operations of each commit, of which there may be very many."""
+    """A page of a history with the operations of each commit, which may be very many."""
 
     def entries() -> Iterator[Iterable[bytes]]:
         for batch in found:
@@ -213,14 +196,15 @@ def ok_log(
     return Pieces(listed("logEntries", entries(), _frame(found, page)), _JSON)
 
 
-def ok_in_steps(steps: Iterable[T | None], show: Callable[[T], object]) -> Pieces:
-    """An answer that takes many steps to find; all but the last one give None."""
-    return Pieces((b"" if it is None else _ENCODER.encode(show(it)) for it in steps), _JSON)
+def ok_in_steps(steps: Iterable[msgspec.Struct | None]) -> Pieces:
+    """An answer that takes many steps to compute; all steps but the last give None."""
+    return Pieces((b"" if it is None else _ENCODER.encode(it) for it in steps), _JSON)
 
 
-def ok_at(body: Any, reference: Reference) -> Response:
-    """An answer about a reference: its hash is the entity tag."""
-    return Response(200, _ENCODER.encode(body), (*_JSON, _tag(reference)))
+def ok_at(body: Any, reference: Reference | ReferenceView | None) -> Response:
+    """An answer about a reference, if any: its hash is the entity tag."""
+    headers = _JSON if reference is None else (*_JSON, _tag(reference))
+    return Response(200, _ENCODER.encode(body), headers)
 
 
 def _frame(found: Items[Any], page: PageOf) -> Callable[[], msgspec.Struct]:
@@ -228,5 +212,5 @@ def _frame(found: Items[Any], page: PageOf) -> Callable[[], msgspec.Struct]:
     return lambda: page((), found.token, found.token is not None)
 
 
-def _tag(reference: Reference) -> Header:
+def _tag(reference: Reference | ReferenceView) -> Header:
     return (b"etag", f'"{reference.hash}"'.encode())

@@ -1,4 +1,4 @@
-"""Checks of parameters that come before the work, and the words they use."""
+"""Checks of parameters before the work begins, with Nessie's messages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest
 from morag.model.names import HASH_RULE, NAME_RULE, check_hash, check_reference_name
-from morag.model.refspecs import HASH_OR_RELATIVE_RULE, REF_SPEC_RULE
-from morag.service.places import check_hash_or_relative, check_ref_spec
+from morag.model.refspecs import HASH_AND_STEPS_RULE, REF_SPEC_RULE, check_hash_and_steps
+from morag.service.ref_resolution import RequestedRef, parse_requested_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
     from types import TracebackType
 
     from morag.model.names import ReferenceKind
+    from morag.rest.requests import CommitBody, KeysBody
 
 KINDS: Final[dict[str, ReferenceKind]] = {
     "BRANCH": "BRANCH",
@@ -21,12 +22,12 @@ KINDS: Final[dict[str, ReferenceKind]] = {
     "TAG": "TAG",
     "tag": "TAG",
 }
-"""What a reference can be, in the spellings that clients use."""
+"""The kinds of references, in the spellings that clients use."""
 
 
 class Checks:
-    """Checks the parameters of one call. What is wrong with them is told at the end, all at once,
-    as `call.parameter: problem`. Parameters that are not there are right, unless they must be.
+    """Checks the parameters of one call and reports all their problems together, at the end, as
+    `call.parameter: problem`. A parameter may be absent, unless the call needs it.
     """
 
     __slots__ = ("_call", "_problems")
@@ -49,11 +50,11 @@ class Checks:
 
     def is_there(self, parameter: str, value: object) -> None:
         if value is None:
-            self._tell(parameter, "must not be null")
+            self._report(parameter, "must not be null")
 
     def not_empty(self, parameter: str, values: Sized | None) -> None:
         if not values:
-            self._tell(parameter, "size must be between 1 and 2147483647")
+            self._report(parameter, "size must be between 1 and 2147483647")
 
     def no_empty_text(self, parameter: str, text: str | None) -> None:
         if text is not None:
@@ -63,24 +64,41 @@ class Checks:
         self._follows(check_reference_name, NAME_RULE, parameter, text)
 
     def source_name(self, parameter: str, text: str) -> None:
-        """Both problems of a blank name are told."""
+        """Check a name. A blank one is reported twice, as in Nessie."""
         self.name(parameter, text)
         if not text.strip():
-            self._tell(parameter, "must not be blank")
+            self._report(parameter, "must not be blank")
 
-    def ref_spec(self, parameter: str, text: str, rule: str = REF_SPEC_RULE) -> None:
-        self._follows(check_ref_spec, rule, parameter, text)
+    def ref_spec(self, parameter: str, text: str, rule: str = REF_SPEC_RULE) -> RequestedRef:
+        """Check and parse a ref spec of the path."""
+        try:
+            return parse_requested_ref(text)
+        except BadRequest:
+            self._report(parameter, rule)
+            return RequestedRef()  # Never used: the checks end with an error.
 
     def hash(self, parameter: str, text: str | None) -> None:
         self._follows(check_hash, HASH_RULE, parameter, text)
 
     def hash_or_relative(self, parameter: str, text: str | None) -> None:
-        """Nothing is no mistake here: it stands for the head."""
-        self._follows(check_hash_or_relative, HASH_OR_RELATIVE_RULE, parameter, text or None)
+        """Check a hash. An empty text is valid and means the head."""
+        self._follows(check_hash_and_steps, HASH_AND_STEPS_RULE, parameter, text or None)
 
     def kind(self, parameter: str, text: str | None) -> None:
         if text is not None and text not in KINDS:
-            self._tell(parameter, "Reference type name must be either 'branch' or 'tag'")
+            self._report(parameter, "Reference type name must be either 'branch' or 'tag'")
+
+    def operations(self, body: CommitBody | None) -> None:
+        """Check that a commit has a body with operations."""
+        self.is_there("operations", body)
+        if body is not None:
+            self.not_empty("operations.operations", body.operations)
+
+    def requested_keys(self, body: KeysBody | None) -> None:
+        """Check that a request for contents has a body with keys."""
+        self.is_there("request", body)
+        if body is not None:
+            self.not_empty("request.requestedKeys", body.requested_keys)
 
     def _follows(
         self, check: Callable[[str], object], rule: str, parameter: str, text: str | None
@@ -90,7 +108,7 @@ class Checks:
         try:
             check(text)
         except BadRequest:
-            self._tell(parameter, rule)
+            self._report(parameter, rule)
 
-    def _tell(self, parameter: str, problem: str) -> None:
+    def _report(self, parameter: str, problem: str) -> None:
         self._problems.append(f"{self._call}.{parameter}: {problem}")

@@ -1,4 +1,4 @@
-"""Endpoints as data: the router, the OpenAPI description and the docs are made from one list."""
+"""Endpoints as data: the router and the OpenAPI document are built from one list."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct
 
 from morag.api.call import Handler
-from morag.api.media import check_media_type
+from morag.api.media_types import check_media_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,8 @@ class Parameter(Struct, frozen=True):
 
 
 class Endpoint(Struct, frozen=True):
-    """A call that clients can make. `gives` is what a success looks like, None is no body."""
+    """A method and a path, with its handler. `takes` and `gives` are the types of request and
+    response bodies; None means no body."""
 
     method: str
     path: str
@@ -60,8 +61,8 @@ class Endpoints:
         errors: tuple[int, ...] = (),
         any_media: bool = False,
     ) -> Callable[[Handler], Handler]:
-        """Calls whose content type is not JSON are refused, unless `any_media` leaves that to the
-        handler."""
+        """Declare an endpoint. Bodies whose content type is not JSON are refused, unless
+        `any_media` leaves the check to the handler."""
 
         def declare(handler: Handler) -> Handler:
             called = handler if any_media else _json_only(handler)
@@ -82,5 +83,13 @@ def _json_only(handler: Handler) -> Handler:
     return checked
 
 
-FETCH: Final = Parameter("fetch", "ALL adds metadata or operations.", values=("MINIMAL", "ALL"))
-FILTER: Final = Parameter("filter", "A CEL expression that keeps what it is true for.")
+_FETCHES: Final = ("MINIMAL", "ALL")
+FETCH_METADATA: Final = Parameter(
+    "fetch",
+    "ALL adds `metadata`: the head commit, and the distance from the default branch.",
+    values=_FETCHES,
+)
+FETCH_OPERATIONS: Final = Parameter(
+    "fetch", "ALL adds the operations of each commit.", values=_FETCHES
+)
+FILTER: Final = Parameter("filter", "A CEL expression; only items for which it is true are listed.")

@@ -1,4 +1,4 @@
-"""How errors look on the wire. One function speaks for all of them."""
+"""The bodies and headers of error responses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from morag.errors import AboutKey, MoragError, ReferenceConflict, ServiceUnavailable
-from morag.model.conflicts import Conflict
-from morag.model.keys import ContentKey
+from morag.rest.responses import ConflictDetails, KeyDetails, NessieError
 
 if TYPE_CHECKING:
     from morag.api.http import Header
@@ -21,34 +20,15 @@ RETRY: Final = ((b"content-type", b"application/json"), (b"retry-after", b"1"))
 _MAJOR: Final = re.compile(r"\s*\+?0*([0-9]{1,10})(?:\.|\s*\Z)")
 
 
-class ConflictDetails(Struct, frozen=True, tag="REFERENCE_CONFLICTS", tag_field="type"):
-    conflicts: tuple[Conflict, ...]
-
-
-class KeyDetails(Struct, frozen=True, tag="CONTENT_KEY", tag_field="type", rename="camel"):
-    content_key: ContentKey
-
-
-class NessieError(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The body of every answer that is an error and has a body."""
-
-    status: int
-    reason: str
-    message: str
-    error_code: str
-    error_details: ConflictDetails | KeyDetails | UnsetType = UNSET
-    server_stack_trace: str | None = None
-
-
 def error_body(error: Exception, *, details: bool, stack_trace: str | None) -> NessieError:
-    """What a client is told. A bug says nothing of itself, unless stack traces are switched on."""
+    """The body of an error. A bug shows no details, unless stack traces are switched on."""
     code, status, message = "UNKNOWN", 500, "Internal error; the server's log has the details"
     if isinstance(error, MoragError):
         code, status, message = error.code, error.status, str(error)
     return NessieError(
         status=status,
         reason=HTTPStatus(status).phrase,
-        message=message.encode(errors="replace").decode(),  # Clients may send half a character.
+        message=message.encode(errors="replace").decode(),  # Clients may send lone surrogates.
         error_code=code,
         error_details=_details(error) if details else UNSET,
         server_stack_trace=stack_trace,
@@ -60,7 +40,7 @@ def encoded(body: NessieError) -> bytes:
 
 
 def headers_for(error: Exception) -> tuple[Header, ...]:
-    """Whoever meets a store that is busy is told when to come back."""
+    """If the store is busy, the headers include when to retry."""
     return RETRY if isinstance(error, ServiceUnavailable) else JSON
 
 

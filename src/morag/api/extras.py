@@ -1,4 +1,4 @@
-"""What Morag offers beyond the original, under a path of its own."""
+"""The endpoints that Nessie does not have, below `/morag/v1`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.endpoints import Endpoints, Parameter
-from morag.api.v2 import answers
-from morag.api.v2.declared import MAX_RECORDS, PAGE_TOKEN
+from morag.api.v2.parameters import MAX_RECORDS, PAGE_TOKEN
+from morag.rest.responses import ReferenceView, RefLog, Splits
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -24,9 +24,9 @@ _PARTS: Final = 8
 @endpoint(
     "GET",
     "/reflog",
-    "How references moved, newest first",
+    "List how references moved, newest first",
     query=(MAX_RECORDS, PAGE_TOKEN),
-    gives=answers.RefLog,
+    gives=RefLog,
 )
 def get_ref_log(call: Call) -> Answer:
     limit = call.query.limit("max-records") or _PAGE
@@ -34,7 +34,7 @@ def get_ref_log(call: Call) -> Answer:
 
     def work() -> Response:
         page = call.service.references.moves(limit, token)
-        return ok(answers.RefLog(page.items, page.token, page.token is not None))
+        return ok(RefLog(page.items, page.token, page.token is not None))
 
     return call.in_thread(work)
 
@@ -43,19 +43,19 @@ def get_ref_log(call: Call) -> Answer:
     "GET",
     "/trees/{ref}/splits",
     "Keys that cut a commit into ranges, for clients that list several at once",
-    query=(Parameter("parts", "How many ranges, at the most.", "integer"),),
-    gives=answers.Splits,
+    query=(Parameter("parts", "The maximum number of ranges.", "integer"),),
+    gives=Splits,
     errors=(404,),
 )
 def get_splits(call: Call) -> Answer:
     parts = call.query.limit("parts") or _PARTS
     with Checks("getSplits") as check:
-        check.ref_spec("ref", call.parameters["ref"])
-    asked = call.place()
+        spec = check.ref_spec("ref", call.parameters["ref"])
+    ref = call.ref(spec)
 
     def work() -> Response:
-        reference, keys = call.service.listings.splits(asked, parts)
-        return ok(answers.Splits(answers.ReferenceView.of(reference), keys))
+        reference, keys = call.service.listings.splits(ref, parts)
+        return ok(Splits(ReferenceView.of(reference), keys))
 
     return call.in_thread(work)
 

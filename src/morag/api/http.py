@@ -1,14 +1,11 @@
-"""What goes in and out of the API, whichever HTTP server carries it."""
+"""Requests and responses of the API, independent of the HTTP server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct, field
-
-if TYPE_CHECKING:
-    from morag.versions.tickets import Spawn
 
 Header: TypeAlias = tuple[bytes, bytes]
 
@@ -16,7 +13,7 @@ Header: TypeAlias = tuple[bytes, bytes]
 class Client(Struct, gc=False):
     """The client of a request. `gone` is set when its connection has ended.
 
-    All clients of one `network` share what a single client may have; usually that is one address.
+    All clients of one `network`, usually one address, share the limits of a single client.
     """
 
     address: str = "-"
@@ -31,7 +28,7 @@ class Client(Struct, gc=False):
 class Request(Struct, gc=False):
     """A complete request. Path and query are as sent, percent-encoded; header names are lower-case.
 
-    The body is plain: whoever received it has undone the content encoding.
+    The body is decoded: the server has undone the content encoding.
     """
 
     method: str
@@ -49,29 +46,29 @@ class Request(Struct, gc=False):
         return None
 
 
-class Rest(Protocol):
-    """The part of a large answer that is made as the client reads it."""
+class Piece(Struct, frozen=True, gc=False):
+    """A part of a large body."""
 
-    def next(self, done: Callable[[bytes, bool], None], failed: Callable[[], None]) -> None:
-        """Begin to make the next piece, and hand it to `done` with whether it is the last one.
+    body: bytes
+    is_last: bool
 
-        One of the two is called exactly once, from any thread, perhaps before this returns.
+
+class BodyStream(Protocol):
+    """The rest of a large body, produced as the client reads it."""
+
+    def next(self, done: Callable[[Piece | Exception], None]) -> None:
+        """Start producing the next piece.
+
+        `done` is called once, from any thread, perhaps before this method returns: with the piece,
+        or with the exception that ends the body too early.
         """
         ...
 
 
 class Response(Struct, frozen=True, gc=False):
-    """The carrier adds the length; everything else is here. With a `rest`, `body` is the start."""
+    """A response; the server adds its length. With a `stream`, `body` is only the start."""
 
     status: int
     body: bytes = b""
     headers: tuple[Header, ...] = ()
-    rest: Rest | None = None
-
-
-class Later(Protocol):
-    """An answer that has to wait for something: a lane, or a thread that may block."""
-
-    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
-        """Begin. `done` is called exactly once, from any thread, perhaps before this returns."""
-        ...
+    stream: BodyStream | None = None

@@ -1,7 +1,7 @@
-"""Reads JSON bodies, within limits: a body that is refused must be cheap.
+"""Reads JSON bodies within limits. Refusing a body must be cheap.
 
-The interpreter does nothing else while a body is decoded. So a large one is cut into its list's
-items first, which is fast and builds nothing, and the items are decoded one by one.
+Decoding holds the interpreter's lock. So a large body is first cut into the items of its list,
+which is fast and creates no objects, and then the items are decoded one by one.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from morag.errors import BadRequest, RequestTooLarge
-from morag.model.forgiving import converted
+from morag.model.lenient_json import converted
 
 T = TypeVar("T")
 
 LARGEST_ITEM_BYTES: Final = 2 * 1024 * 1024
-"""Of one operation, or one key with its contents."""
+"""The limit of one operation, or one key with its contents."""
 LARGEST_PLAIN_BYTES: Final = 1024 * 1024
-"""Of a body, leaving out its long list if it has one."""
+"""The limit of a body without its long list."""
 MOST_VALUES: Final = 4_000_000
-"""Of a list: fields and items, however deep. They take more memory than their text does."""
-FORGIVING_BYTES: Final = 2 * 1024 * 1024
-FORGIVING_VALUES: Final = 100_000
-FORGIVING_DEPTH: Final = 100
+"""The limit of fields and items in a list, at any depth: they take more memory than their text."""
+LENIENT_BYTES: Final = 2 * 1024 * 1024
+LENIENT_VALUES: Final = 100_000
+LENIENT_DEPTH: Final = 100
 
 _AT_ONCE_BYTES: Final = 64 * 1024
-_FIRST_VALUE: Final = JSONDecoder()  # Takes a value, and does not look at what follows it.
-_OBJECTS_PER_ITEM: Final = 16  # On average; an operation has three or four, one in another.
+_FIRST_VALUE: Final = JSONDecoder()  # Ignores everything after the first value.
+_OBJECTS_PER_ITEM: Final = 16  # On average; an operation has three or four, nested.
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-# Texts are matched to be skipped. Also one that never ends: or each quote in it would be tried.
+# Strings are matched to skip them, also one that never ends: its quotes would all be tried.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},]', re.DOTALL)
 
 
 class _AnyObject(Struct, gc=False):
-    """Stands for an item that is only counted."""
+    """An item that is only counted."""
 
 
 _OBJECTS: Final = msgspec.json.Decoder(list[_AnyObject] | None)
@@ -45,9 +45,9 @@ _ITEMS: Final = msgspec.json.Decoder(list[Raw])
 
 
 class Body(Generic[T]):
-    """Reads one kind of body. Nothing at all, and null, are None.
+    """Reads one kind of body. An empty body and null are None.
 
-    `items` names the field with the list that may be long, and the type of what is in it.
+    `items` has the name of the field with the list that may be long, and the type of its items.
     `counted` are the fields that count as operations.
     """
 
@@ -78,7 +78,7 @@ class Body(Generic[T]):
             else:
                 found = self._read_large(body, most_items)
         except _UNREADABLE as problem:
-            found = self._read_forgivingly(body, problem)
+            found = self._read_leniently(body, problem)
         for name in self._counted:
             listed = getattr(found, name, None)
             if listed is not None:
@@ -116,24 +116,24 @@ class Body(Generic[T]):
         except msgspec.ValidationError as problem:
             raise self._placed(problem, f"[{number}]") from None
 
-    def _placed(self, problem: msgspec.ValidationError, place: str) -> msgspec.ValidationError:
-        """The problem with its place in the whole body, although only a part was read."""
-        where, text = f"`$.{self._items_name}{place}", str(problem)
-        if "`$" not in text:  # It is the part itself that is wrong, and nothing within it.
+    def _placed(self, problem: msgspec.ValidationError, position: str) -> msgspec.ValidationError:
+        """The problem with its position in the whole body; the decoder saw only a part."""
+        where, text = f"`$.{self._items_name}{position}", str(problem)
+        if "`$" not in text:  # The part itself is wrong, not something in it.
             return msgspec.ValidationError(f"{text} - at {where}`")
         return msgspec.ValidationError(text.replace("`$", where, 1))
 
-    def _read_forgivingly(self, body: bytes, problem: Exception) -> T | None:
+    def _read_leniently(self, body: bytes, problem: Exception) -> T | None:
         refusal = f"The request body cannot be read: {problem}"
         if not _is_modest(body):
             raise BadRequest(
-                f"{refusal}. A smaller body, of up to {FORGIVING_BYTES} bytes, {FORGIVING_VALUES}"
-                f" values and {FORGIVING_DEPTH} levels, may differ a little, such as by a number"
+                f"{refusal}. A smaller body, of up to {LENIENT_BYTES} bytes, {LENIENT_VALUES}"
+                f" values and {LENIENT_DEPTH} levels, may differ a little, such as by a number"
                 " that is a text"
             )
         try:
             plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())
-            msgspec.json.encode(plain)  # Refuses half a character, which could not be stored.
+            msgspec.json.encode(plain)  # Refuses lone surrogates, which cannot be stored.
             found: T | None = converted(plain, self._type)
         except (ValueError, RecursionError):
             raise BadRequest(refusal) from None
@@ -141,9 +141,9 @@ class Body(Generic[T]):
 
 
 def _counted(listed: bytes, most_items: int) -> int | None:
-    """How many items there are, found out without building them; None if there is no list.
+    """The number of items, counted without creating them; None if there is no list.
 
-    Refuses what has too many. Braces and commas are counted first, those in texts too, because that
+    Refuses a list with too many. Braces and commas are counted first, also those in strings: that
     is faster.
     """
     if listed.count(b",") > MOST_VALUES:
@@ -180,8 +180,8 @@ def _check_count(count: int, most: int) -> None:
 
 
 def _is_modest(body: bytes) -> bool:
-    """Whether the slow but forgiving way to read the body takes little time and memory."""
-    if len(body) > FORGIVING_BYTES:
+    """Whether the slow but lenient way to read the body takes little time and memory."""
+    if len(body) > LENIENT_BYTES:
         return False
     values, depth = 1, 0
     for token in _TOKENS.finditer(body):
@@ -191,10 +191,10 @@ def _is_modest(body: bytes) -> bool:
             case 0x5B | 0x7B:  # [ {
                 values += 1
                 depth += 1
-                if depth > FORGIVING_DEPTH:
+                if depth > LENIENT_DEPTH:
                     return False
             case 0x5D | 0x7D:  # ] }
                 depth -= 1
-        if values > FORGIVING_VALUES:
+        if values > LENIENT_VALUES:
             return False
     return True

@@ -1,124 +1,186 @@
-"""Answers that wait: for a thread that may block, or for the lane of a branch.
+"""`Later`: an answer that is not ready yet, because it needs a thread or the lane of a branch.
 
-No thread ever waits for a lane, so that a few threads are enough for all lanes: whoever drives one
-calls back.
+This is the only way to hand work to a thread and come back. A handler returns a `Response`, or
+
+- `InThread`: one function, run in a thread when its client's turn in a `FairQueue` comes;
+- `InPieces`: a listing, produced in short turns and no faster than the client reads it;
+- `InLane`: a change of a branch, carried out by the thread that drives the branch's lane.
+
+A `Later` does nothing until `run` starts it. The caller passes `spawn`, which runs a function in a
+thread, and `done`, which is called once with the response. No thread waits for a lane or for
+another thread, so a few threads are enough for any number of requests. These are callbacks and not
+coroutines for the reasons in docs/decisions/0013-callbacks-instead-of-asyncio.md.
+
+Exceptions: a `Later` raises them or passes them to `done`. Only `run` turns them into responses.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from morag.api.http import Client, Header, Later, Response
-from morag.api.turns import TooBusy, Turn, Turns
+from morag.api.fair_queue import FairQueue, Job
+from morag.api.http import Client, Header, Piece, Response
 from morag.versions.tickets import Request, Spawn, Ticket
-
-Answer: TypeAlias = Response | Later
-Render: TypeAlias = Callable[[Callable[[], Answer]], Answer]
-"""Makes an answer of whatever the call gives or raises."""
 
 FIRST_BYTES: Final = 256 * 1024
 """Up to this size an answer is sent as a whole; the rest of a larger one follows in pieces."""
 PIECE_BYTES: Final = 128 * 1024
 
-_log = logging.getLogger(__name__)
-
+_QUICK_BYTES: Final = 64 * 1024
 _SLICE_SECONDS: Final = 0.02
 _SWITCH_SECONDS: Final = 0.0003
 _USUAL_SWITCH_SECONDS: Final = 0.005  # Python's own.
 _MOST_WAITING: Final = 512
-_LISTINGS_HERE: Final = 3
+_LONG_WORK_EMBEDDED: Final = 3
 _GONE: Final = Response(499)  # Never sent; 499 is nginx's status for a closed client.
 
 
+class ClientGone(Exception):
+    """The client disconnected before its answer was ready."""
+
+
+Outcome: TypeAlias = Response | Exception
+Done: TypeAlias = Callable[[Outcome], None]
+
+
+class Later(Protocol):
+    """An answer that has to wait for a thread or for a lane."""
+
+    def start(self, spawn: Spawn, done: Done) -> None:
+        """Begin. Afterwards `done` is called once, from any thread, perhaps before this returns;
+        or this, or a function given to `spawn`, raises an exception instead."""
+        ...
+
+
+Answer: TypeAlias = Response | Later
+
+
+def run(
+    later: Later,
+    spawn: Spawn,
+    done: Callable[[Response], None],
+    failure: Callable[[Exception], Response],
+) -> None:
+    """Start a `Later`; `done` gets the response, in the thread that made it.
+
+    Catches every exception, in whichever thread, and turns it into a response with `failure`: the
+    client must always get a response. If code fails after it has called `done`, then `done` is
+    called again: only the first call counts.
+    """
+
+    def finished(outcome: Outcome) -> None:
+        if isinstance(outcome, Response):
+            done(outcome)
+        else:
+            done(_GONE if isinstance(outcome, ClientGone) else failure(outcome))
+
+    def spawn_guarded(work: Callable[[], None], *, brief: bool = False) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - See above.
+                finished(error)
+
+        spawn(guarded, brief=brief)
+
+    try:
+        later.start(spawn_guarded, finished)
+    except Exception as error:  # noqa: BLE001 - See above.
+        finished(error)
+
+
 class Queues:
-    """Where works of one API wait that are not to have every thread.
+    """The queues of one API, each for a kind of work that must not occupy every thread.
 
-    `reads` is for a store on another machine. Where there is none, a read takes microseconds, and
-    is done where the request came in.
+    `reads` is None unless the store is on another machine: a read of an embedded store takes
+    microseconds, and runs where the request came in.
     """
 
-    def __init__(self, threads: int, *, store_is_far: bool, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, threads: int, *, store_is_remote: bool, monotonic: Callable[[], float]
+    ) -> None:
         self.monotonic = monotonic
-        # Together fewer than there are threads, wherever there are enough of them: two more read
-        # large requests, and two are left to lanes. Where nothing waits for another machine,
-        # listings only compete for the interpreter, and a few of them leave more of it to others.
+        # Together fewer than there are threads, if there are enough: two more read large requests,
+        # and two are left for lanes. With an embedded store, long work only competes for the
+        # interpreter, so a small number leaves more of it for other requests.
         reads = max(1, threads // 2 - 2)
-        listings = max(1, threads - reads - 5) if store_is_far else min(reads, _LISTINGS_HERE)
-        # Reads are short: no place has to stay free of a client that has many.
-        self.reads = Turns(reads, _MOST_WAITING) if store_is_far else None
-        self.listings = Turns(listings, _MOST_WAITING, reserved=1, busy=_share_interpreter)
-        self.references = Turns(1, _MOST_WAITING)
+        long_work = (
+            max(1, threads - reads - 5) if store_is_remote else min(reads, _LONG_WORK_EMBEDDED)
+        )
+        # Reads are short, so no slot is reserved for other clients.
+        self.reads = FairQueue(reads, _MOST_WAITING) if store_is_remote else None
+        self.long_work = FairQueue(long_work, _MOST_WAITING, reserved=1, busy=_share_interpreter)
+        self.references = FairQueue(1, _MOST_WAITING)
 
 
-def _share_interpreter(with_listings: bool) -> None:
-    """Let the event loop have the interpreter soon, although threads compute.
+def _share_interpreter(while_working: bool) -> None:
+    """Give the event loop the interpreter's lock quickly while threads compute.
 
-    It gives the interpreter up for each system call, thus several times for each connection, and
-    gets it back when a thread has had it for this interval: new connections would wait for seconds.
-    The usual interval is better for commits, which wait for the disk and not for each other.
+    The loop releases the lock for each system call, thus several times per connection, and gets it
+    back after a thread has held it for this interval: with the usual one, new connections would
+    wait for seconds. The usual interval is better for commits, which wait for the disk and not for
+    each other.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS if with_listings else _USUAL_SWITCH_SECONDS)
+    sys.setswitchinterval(_SWITCH_SECONDS if while_working else _USUAL_SWITCH_SECONDS)
 
 
 class InThread(Struct, frozen=True):
-    """Work that may take long: it must not hold up the requests of others."""
+    """A function that runs in a thread. It may return another `Later`, which is started then.
 
-    turns: Turns
+    A read is dropped if its client disconnects before it starts; a change is not.
+    """
+
+    queue: FairQueue
     client: Client
     work: Callable[[], Answer]
-    render: Render
     is_change: bool = False
 
-    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
+    def start(self, spawn: Spawn, done: Done) -> None:
         def work() -> None:
-            _pass_on(self.render(self.work), spawn, done)
+            answer = self.work()
+            if isinstance(answer, Response):
+                done(answer)
+            else:
+                answer.start(spawn, done)
 
-        abandon = None if self.is_change else lambda: done(_GONE)
-        try:
-            self.turns.take(Turn(self.client, spawn, work, abandon))
-        except TooBusy as refusal:
-            _pass_on(self.render(_raising(refusal)), spawn, done)
+        abandon = None if self.is_change else lambda: done(ClientGone())
+        self.queue.add(Job(self.client, spawn, work, abandon))
 
 
 class Pieces(Struct, frozen=True):
-    """A large body as it is being made. An empty piece means that there was work, but no bytes."""
+    """A large body, produced on demand. An empty piece means that there was work, but no bytes."""
 
     bodies: Iterator[bytes]
     headers: tuple[Header, ...]
 
 
 class InPieces(Struct, frozen=True):
-    """An answer that may be large: worked out in short turns, and only as fast as it is read."""
+    """An answer that may be large: produced in short turns, no faster than the client reads."""
 
-    turns: Turns
+    queue: FairQueue
     client: Client
     work: Callable[[], Pieces]
-    render: Render
     monotonic: Callable[[], float]
 
-    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
-        making = _Making(self, spawn)
+    def start(self, spawn: Spawn, done: Done) -> None:
+        stream = _Stream(self, spawn)
 
-        def made(body: bytes, is_last: bool) -> None:
-            done(Response(200, body, making.headers, None if is_last else making))
+        def made(first: Piece | Exception) -> None:
+            if isinstance(first, Exception):
+                done(first)
+            else:
+                rest = None if first.is_last else stream
+                done(Response(200, first.body, stream.headers, rest))
 
-        def failed(error: Exception) -> None:
-            _pass_on(self.render(_raising(error)), spawn, done)
-
-        first = _Piece(making, FIRST_BYTES, made, failed, lambda: done(_GONE))
-        try:
-            self.turns.take(first.turn())
-        except TooBusy as refusal:
-            failed(refusal)
+        self.queue.add(_Gathering(stream, FIRST_BYTES, made).job())
 
 
-class _Making:
-    """An answer between its pieces."""
+class _Stream:
+    """A large answer between its pieces: the `BodyStream` of its response."""
 
     def __init__(self, answer: InPieces, spawn: Spawn) -> None:
         self.answer = answer
@@ -132,96 +194,81 @@ class _Making:
             self._bodies, self.headers = pieces.bodies, pieces.headers
         return self._bodies
 
-    def next(self, done: Callable[[bytes, bool], None], failed: Callable[[], None]) -> None:
-        def failed_with(error: Exception) -> None:
-            # The status is on its way already: all that is left is to log it and to hang up.
-            _log.error("A large answer was cut short by %s", type(error).__name__)
-            try:
-                self.answer.render(_raising(error))
-            finally:
-                failed()
-
-        piece = _Piece(self, PIECE_BYTES, done, failed_with, failed)
-        self.answer.turns.take_another(piece.turn())
+    def next(self, done: Callable[[Piece | Exception], None]) -> None:
+        self.answer.queue.add_next_part(_Gathering(self, PIECE_BYTES, done).job())
 
 
-class _Piece:
-    """Gathers so many bytes, or all that are left. A turn ends when any other request waits."""
+class _Gathering:
+    """Gathers at least `least_bytes`, or all that are left, in one turn or several.
+
+    A turn ends early when other jobs wait. An exception goes to `done`, because `run` may have
+    delivered the start of the answer already.
+    """
 
     def __init__(
-        self,
-        making: _Making,
-        least_bytes: int,
-        made: Callable[[bytes, bool], None],
-        failed: Callable[[Exception], None],
-        abandon: Callable[[], None],
+        self, stream: _Stream, least_bytes: int, done: Callable[[Piece | Exception], None]
     ) -> None:
-        self._making = making
+        self._stream = stream
         self._least_bytes = least_bytes
-        self._made = made
-        self._failed = failed
-        self._abandon = abandon
+        self._done = done
         self._gathered: list[bytes] = []
         self._size = 0
 
-    def turn(self) -> Turn:
-        answer = self._making.answer
-        return Turn(answer.client, self._making.spawn, self._work, self._abandon)
+    def job(self) -> Job:
+        return Job(self._stream.answer.client, self._stream.spawn, self._work, self._abandon)
 
     def _work(self) -> None:
-        answer = self._making.answer
+        answer = self._stream.answer
         try:
             is_last = self._gather(answer)
             if answer.client.gone:
                 self._abandon()
             elif is_last is None:
-                answer.turns.take_another(self.turn())
+                answer.queue.add_next_part(self.job())
             else:
-                self._made(b"".join(self._gathered), is_last)
-        except Exception as error:  # noqa: BLE001 - Whatever it is, the client gets an answer.
-            self._failed(error)
+                self._done(Piece(b"".join(self._gathered), is_last))
+        except Exception as error:  # noqa: BLE001 - See above.
+            self._done(error)
+
+    def _abandon(self) -> None:
+        self._done(ClientGone())
 
     def _gather(self, answer: InPieces) -> bool | None:
-        """Whether the last bytes are among the gathered ones; None if the turn was over before."""
+        """Whether these bytes are the end of the body; None if the turn ended too early."""
         end = answer.monotonic() + _SLICE_SECONDS
-        for body in self._making.bodies():
+        for body in self._stream.bodies():
             self._gathered.append(body)
             self._size += len(body)
             if self._size >= self._least_bytes:
                 return False
             if answer.client.gone:
                 return None
-            if answer.turns.somebody_waits and answer.monotonic() > end:
+            if answer.queue.has_waiting and answer.monotonic() > end:
                 return None
         return True
 
 
 class InLane(Struct, frozen=True):
-    """A change of a branch. `answer` makes the response of what became of it."""
+    """A change of a branch. `answer` makes the response from the result of the change.
 
-    join: Callable[[Request, Spawn, Callable[[Ticket], None]], None]
+    The thread that drives the lane may belong to another request, so an exception is passed to
+    `done` and not raised. The other changes of the batch wait for this thread, so a large response
+    is handed to another one.
+    """
+
+    start_in_lane: Callable[[Request, Spawn, Callable[[Ticket], None]], None]
     request: Request
     answer: Callable[[Any], Response]
-    render: Render
 
-    def start(self, spawn: Spawn, done: Callable[[Response], None]) -> None:
+    def start(self, spawn: Spawn, done: Done) -> None:
         def finished(ticket: Ticket) -> None:
-            response = self.render(lambda: self.answer(ticket.result()))
-            assert isinstance(response, Response), "nothing more to wait for"
-            done(response)
+            try:
+                response = self.answer(ticket.result())
+                if len(response.body) > _QUICK_BYTES:
+                    spawn(lambda: done(response))
+                else:
+                    done(response)
+            except Exception as error:  # noqa: BLE001 - See above.
+                done(error)
 
-        self.join(self.request, spawn, finished)
-
-
-def _pass_on(answer: Answer, spawn: Spawn, done: Callable[[Response], None]) -> None:
-    if isinstance(answer, Response):
-        done(answer)
-    else:
-        answer.start(spawn, done)
-
-
-def _raising(error: Exception) -> Callable[[], Answer]:
-    def fail() -> Answer:
-        raise error
-
-    return fail
+        self.start_in_lane(self.request, spawn, finished)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from morag.api.errors import NessieError
-from morag.api.schemas import Schemas
-from morag.api.v1.answers import ReferenceV1
-from morag.api.v2 import answers
+from morag.api.json_schemas import Schemas
+from morag.api.v1.structs import ReferenceV1
+from morag.model.references import ReferenceHistory
+from morag.rest import responses
+from morag.rest.responses import NessieError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,33 +19,35 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 
 _ABOUT: Final = """\
-A Git-like, transactional catalog for data lakes. It speaks the REST API of Nessie, version 2 and \
+A Git-like, transactional catalog for data lakes. It has the REST API of Nessie, version 2 and \
 version 1.
 
-Bodies are JSON, and may be sent with `Content-Encoding: gzip`. Errors that have a body are \
-described by it; a URL, a number or a word of a parameter that cannot be read is answered without \
-one."""
+Bodies are JSON, and may be sent with `Content-Encoding: gzip`. The body of an error \
+describes it. There is none if the URL, or a number or keyword in a parameter, is not valid."""
 _TAGS: Final[Mapping[str, str]] = {
     "v2": "Version 2 of the REST API.",
     "v1": "Version 1 of the REST API, for older clients.",
-    "morag": "What Morag offers beyond the original.",
+    "morag": "Endpoints that Nessie does not have.",
 }
+_NAME_IN_PATH: Final = (
+    " `-` is the default branch. Slashes in a name are sent as `%2F`, or the name is followed by "
+    "`@`."
+)
 _REF_SPEC: Final = (
-    "A branch, a tag or a commit: `main`, `main@HASH`, `main~2`, `@HASH`; `-` is the default "
-    "branch. Slashes in a name are sent as `%2F`, or the name is followed by `@`."
+    "A branch, a tag or a commit: `main`, `main@HASH`, `main~2`, `@HASH`." + _NAME_IN_PATH
 )
-_EXPECTING: Final = (
-    " The hash after `@` is where the client believes it to be; `If-Match` may say that instead."
-)
+_NAME_ONLY: Final = "The name of a branch or a tag, without a hash." + _NAME_IN_PATH
+_EXPECTING: Final = " The hash after `@` is the expected head; `If-Match` may carry it instead."
+_TARGET: Final = "A branch or a tag: `main@HASH`." + _EXPECTING + _NAME_IN_PATH
 _IN_PATH: Final[Mapping[str, tuple[str, str]]] = {
     "ref": (_REF_SPEC, "main"),
     "from": (_REF_SPEC, "main"),
     "to": (_REF_SPEC, "dev"),
-    "branch": ("A branch: `main@HASH`." + _EXPECTING, "main"),
+    "branch": ("A branch: `main@HASH`." + _EXPECTING + _NAME_IN_PATH, "main"),
     "name": ("The name of a branch or a tag.", "main"),
-    "kind": ("What the reference is.", "branch"),
+    "kind": ("The kind of the reference.", "branch"),
     "references": (
-        "Two references with three dots between them, each perhaps with a hash after `*`.",
+        "Two references with three dots between them, each with an optional hash after `*`.",
         "main...dev",
     ),
     "key": (
@@ -53,14 +56,17 @@ _IN_PATH: Final[Mapping[str, tuple[str, str]]] = {
         "db.orders",
     ),
 }
-"""What path parameters mean, and an example of each."""
+"""The descriptions of path parameters, and an example of each."""
 _KINDS: Final = ("branch", "tag", "BRANCH", "TAG")
 
 _CLIENT_SPEC: Final = (
     "Nessie-Client-Spec",
-    "The version of the API that the client knows; from 2 on errors have `errorDetails`.",
+    "The API version of the client; from 2 on, errors have `errorDetails`.",
 )
-_IF_MATCH: Final = ("If-Match", "The expected hash, as an `ETag` told it.")
+_IF_MATCH: Final = (
+    "If-Match",
+    "The expected hash, as in an `ETag`; it is ignored if the URL has an expected hash.",
+)
 _COMMIT_HEADERS: Final = (
     ("Nessie-Commit-Message", "Replaces the message of the commit."),
     ("Nessie-Commit-Authors", "Authors to add, with commas between them."),
@@ -71,21 +77,23 @@ _COMMIT_HEADERS: Final = (
     ),
 )
 _TAGGED: Final = (
-    answers.SingleReference,
-    answers.SingleContent,
-    answers.Contents,
-    answers.Committed,
+    responses.SingleReference,
+    responses.SingleContent,
+    responses.Contents,
+    responses.Committed,
     ReferenceV1,
 )
-"""Answers about a reference, which carry its hash as their entity tag."""
+"""Responses about a reference, with its hash as the entity tag."""
+_BY_NAME: Final = (responses.SingleReference, ReferenceHistory)
+"""Responses to reads of a reference, which is named without a hash."""
 
 _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("BadRequest", "The request cannot be right; no body if the URL cannot be read."),
-    404: ("NotFound", "Not there; no body if a parameter cannot be read."),
+    400: ("BadRequest", "The request is not valid; no body if the URL cannot be read."),
+    404: ("NotFound", "Not found; no body if a parameter cannot be read."),
     406: ("NotAcceptable", "The client does not accept JSON."),
-    409: ("Conflict", "The change lost against what is already there."),
-    413: ("TooLarge", "The body is larger than the server is set to read."),
-    415: ("UnsupportedMediaType", "The body says of itself that it is no JSON."),
+    409: ("Conflict", "The change conflicts with the current state."),
+    413: ("TooLarge", "The body is larger than the server accepts."),
+    415: ("UnsupportedMediaType", "The content type of the body is not JSON."),
     503: ("Unavailable", "The store is busy, or cannot write: its disk may be full."),
 }
 _WITHOUT_BODY: Final = 406
@@ -93,7 +101,7 @@ _BUSY: Final = 503
 
 
 def described(endpoints: Sequence[Endpoint], version: str, spec_version: str | None) -> Json:
-    """The document. The spec version is the one that the server claims to its clients."""
+    """The document. `spec_version` is the one that the server reports to its clients."""
     taken = [endpoint.takes for endpoint in endpoints if endpoint.takes is not None]
     given = [endpoint.gives for endpoint in endpoints if endpoint.gives is not None]
     schemas = Schemas(taken, [*given, NessieError])
@@ -154,16 +162,14 @@ def _operation_id(endpoint: Endpoint, tag: str) -> str:
 def _parameters(endpoint: Endpoint) -> Iterator[Json]:
     changes = _changes_reference(endpoint)
     for name in re.findall(r"{(\w+)}", endpoint.path):
-        text, example = _IN_PATH[name]
+        _, example = _IN_PATH[name]
         schema: Json = {"type": "string", "minLength": 1}
         if name == "kind":
             schema = {"type": "string", "enum": list(_KINDS)}
-        if name == "ref" and changes:
-            text += _EXPECTING
         yield {
             "name": name,
             "in": "path",
-            "description": text,
+            "description": _path_text(endpoint, name, changes=changes),
             "required": True,
             "schema": schema,
             "example": example,
@@ -176,8 +182,20 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
         yield from (_header(*header) for header in _COMMIT_HEADERS)
 
 
+def _path_text(endpoint: Endpoint, name: str, *, changes: bool) -> str:
+    """What a parameter of the path may be, which depends on the call."""
+    if name == "ref" and changes:
+        return _TARGET
+    if name == "ref" and endpoint.gives in _BY_NAME:
+        return _NAME_ONLY
+    if name == "name" and "{kind}" not in endpoint.path and endpoint.method != "GET":
+        return "The name of a branch."
+    text, _ = _IN_PATH[name]
+    return text
+
+
 def _changes_reference(endpoint: Endpoint) -> bool:
-    """Whether the call takes an expected hash, in its path or beside it."""
+    """Whether the call takes an expected hash, in its path or as a parameter."""
     return (
         "{branch}" in endpoint.path
         or ("{ref}" in endpoint.path and endpoint.method in ("PUT", "DELETE"))
@@ -209,7 +227,7 @@ def _success(endpoint: Endpoint, schemas: Schemas) -> Json:
     if endpoint.gives is None:
         return {"204": {"description": "Done."}}
     answer: Json = {"description": "Success.", "content": _json(schemas.of(endpoint.gives))}
-    if _is_tagged(endpoint):
+    if endpoint.gives in _TAGGED:
         answer["headers"] = {
             "ETag": {
                 "description": "The hash of the reference, in quotes.",
@@ -218,13 +236,6 @@ def _success(endpoint: Endpoint, schemas: Schemas) -> Json:
             }
         }
     return {"200": answer}
-
-
-def _is_tagged(endpoint: Endpoint) -> bool:
-    """Version 1 does not tell which reference it found several contents on."""
-    if _tag(endpoint) == "v1" and endpoint.gives is answers.Contents:
-        return False
-    return endpoint.gives in _TAGGED
 
 
 def _statuses(endpoint: Endpoint) -> set[int]:
@@ -243,7 +254,7 @@ def _error(status: int, schemas: Schemas) -> Json:
     if status == _BUSY:
         answer["headers"] = {
             "Retry-After": {
-                "description": "When to come back, in seconds.",
+                "description": "When to retry, in seconds.",
                 "required": True,
                 "schema": {"type": "integer"},
             }

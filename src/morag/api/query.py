@@ -1,10 +1,10 @@
-"""Query parameters. Of a repeated one the first counts, unless it is a list."""
+"""Query parameters. If one is repeated, the first counts, unless it is a list."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api.paths import NoSuchPath, UrlInvalid, decoded, key_in_query
+from morag.api.url_parsing import NoSuchPath, UrlInvalid, decoded, key_in_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,10 +15,10 @@ _INT32: Final = 1 << 31
 
 
 class Query:
-    """Reads the texts that a client sent as what a call wants them to be.
+    """Converts the texts that a client sent to the types that handlers need.
 
-    What is no number, and no known word, is a path that leads nowhere: 404 without a body, which
-    is how the original's framework treats a parameter it cannot convert.
+    A parameter that cannot be converted to a number or a known word gives 404 without a body, as in
+    Nessie's framework.
     """
 
     __slots__ = ("_values",)
@@ -56,21 +56,21 @@ class Query:
         return number
 
     def limit(self, name: str) -> int | None:
-        """A page's size. Zero and less set none."""
+        """A positive number. Zero and less mean no limit."""
         number = self.number(name)
         return number if number is not None and number > 0 else None
 
     def fetches_all(self) -> bool:
-        wanted = self.text("fetch")
-        if wanted not in (None, "MINIMAL", "ALL"):
-            raise NoSuchPath(str(wanted))
-        return wanted == "ALL"
+        fetch = self.text("fetch")
+        if fetch not in (None, "MINIMAL", "ALL"):
+            raise NoSuchPath(str(fetch))
+        return fetch == "ALL"
 
     def key(self, name: str) -> ContentKey | None:
-        """A key that bounds a listing. An empty one bounds nothing."""
+        """A bound of a listing; None if the key is empty."""
         key = key_in_query(self.text(name) or "")
         return key if key.elements else None
 
     def keys(self, name: str) -> tuple[ContentKey, ...]:
-        """Keys to look for. An empty one is no mistake here: it is never found."""
+        """Keys to look up. An empty key is accepted and never found."""
         return tuple(map(key_in_query, self.texts(name)))

@@ -1,4 +1,4 @@
-"""Which handler answers which path.
+"""The router: finds the handlers of a path.
 
 A path is matched element by element: words first, then `{parameters}`, then `{ref}`, which may
 span elements up to one with an `@`, as in `trees/a/b@/history`.
@@ -6,12 +6,14 @@ span elements up to one with an `@`, as in `trees/a/b@/history`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from morag.api.paths import check_path, decoded
+from morag.api.url_parsing import check_path, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +23,11 @@ H = TypeVar("H")
 REFERENCE: Final = frozenset({"ref", "from", "to", "branch"})
 """Parameters that may span several elements."""
 _EXACT: Final = REFERENCE | {"references"}
-"""Parameters whose paths must end as they are written: with a slash after them they lead nowhere,
-while other paths may have slashes to spare."""
+"""Paths with these parameters must not end in a slash. Other paths may have additional slashes."""
+_CACHED_PATHS: Final = 1024
+_LONGEST_CACHED: Final = 512
+_HASH: Final = re.compile("(?:@|%40)([0-9a-fA-F]{64})")
+_ANY_HASH: Final = "!hash!"
 
 
 class Match(Struct, Generic[H], frozen=True):
@@ -60,7 +65,7 @@ class Router(Generic[H]):
         node.handlers[method] = handler
 
     def find(self, path: str) -> Match[H] | None:
-        """Raises UrlInvalid for a path that is no path."""
+        """Find the handlers of a path. Raises UrlInvalid for one that is not valid in a URL."""
         check_path(path)
         path = without_matrix(path)
         found = _match(self._root, elements_of(path), 0)
@@ -72,10 +77,38 @@ class Router(Generic[H]):
         return Match(node.template, node.handlers, parameters)
 
 
-def without_matrix(path: str) -> str:
-    """The path without matrix parameters, which are what follows a semicolon in an element.
+class CachedRouter(Generic[H]):
+    """A router with a cache of the last paths, because clients repeat a few of them.
 
-    A path that has some is decoded once more than others, as ever: an escaped slash divides it.
+    Paths that differ only in a hash share one entry: most hashes occur once, and would evict the
+    paths that are repeated.
+    """
+
+    def __init__(self, router: Router[H]) -> None:
+        self._find = router.find
+        self._find_cached = lru_cache(_CACHED_PATHS)(router.find)
+
+    def find(self, path: str) -> Match[H] | None:
+        if len(path) > _LONGEST_CACHED or _ANY_HASH in path:
+            return self._find(path)
+        found = _HASH.search(path)
+        if found is None:
+            return self._find_cached(path)
+        start, end = found.span(1)
+        match = self._find_cached(path[:start] + _ANY_HASH + path[end:])
+        if match is None:
+            return None
+        hash = path[start:end]
+        parameters = {
+            name: value.replace(_ANY_HASH, hash) for name, value in match.parameters.items()
+        }
+        return Match(match.template, match.handlers, parameters)
+
+
+def without_matrix(path: str) -> str:
+    """The path without matrix parameters, the part of an element after a semicolon.
+
+    As in Nessie, a path with matrix parameters is decoded once more: an escaped slash divides it.
     """
     if ";" not in path:
         return path
@@ -83,7 +116,7 @@ def without_matrix(path: str) -> str:
 
 
 def elements_of(path: str) -> list[str]:
-    """Decoded. Empty ones do not count, and dots lead up."""
+    """The decoded elements of a path, without empty ones; `.` and `..` are resolved."""
     elements: list[str] = []
     for part in path.split("/"):
         element = decoded(part)
@@ -111,7 +144,7 @@ def _match(
             return found
     if "@" in element:
         return None
-    # Not before all that fits one element was tried: `a/diff/b@` is a diff, and no reference.
+    # Only after all matches of one element have failed: `a/diff/b@` is a diff, not a reference.
     for name in node.parameters.keys() & REFERENCE:
         for end in range(at + 1, len(elements)):
             if "@" in elements[end]:

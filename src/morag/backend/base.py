@@ -1,56 +1,19 @@
-"""What a storage backend must do, and nothing more."""
+"""The contract of storage backends, and the records that they store."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from morag.format.records import UNIQUE_KIND as UNIQUE_KIND
+from morag.format.records import ObjId as ObjId
+from morag.format.records import PreviousPointer as PreviousPointer
+from morag.format.records import Ref as Ref
+from morag.format.records import Row as Row
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-ObjId = NewType("ObjId", bytes)
-
-UNIQUE_KIND = "u"
-"""The one kind of row that must be new when it is inserted through `apply`."""
-
-
-class PreviousPointer(Struct, frozen=True, gc=False):
-    """Where a ref pointed before, and until when."""
-
-    pointer: ObjId
-    until_micros: int
-
-
-class Ref(Struct, frozen=True, gc=False):
-    """A named pointer to a commit: the only thing in a repository that ever changes."""
-
-    name: str
-    pointer: ObjId
-    deleted: bool = False
-    created_micros: int = 0
-    extended_info: ObjId | None = None
-    previous: tuple[PreviousPointer, ...] = ()
-
-    @property
-    def identity(self) -> tuple[str, ObjId, bool, int, ObjId | None]:
-        """What a conditional swap compares. `previous` is history, not identity."""
-        return self.name, self.pointer, self.deleted, self.created_micros, self.extended_info
-
-
-class Row(Struct, frozen=True, gc=False):
-    """A stored object.
-
-    `data` is Nessie's ObjProto without its last field, `referenced`: each engine keeps that time
-    where Nessie keeps it. Two rows with one id hold the same object, so a row is never
-    edited; only custom kinds carry a `version` and may be swapped.
-    """
-
-    id: ObjId
-    kind: str
-    data: bytes
-    version: str | None = None
-    referenced_micros: int = 0
 
 
 class RefSwap(Struct, frozen=True):
@@ -62,7 +25,7 @@ class RefSwap(Struct, frozen=True):
 
 
 class Applied(Struct, frozen=True):
-    """What `apply` did. Not swapped means: nothing was written."""
+    """The result of `apply`. If `swapped` is false, nothing was written."""
 
     swapped: bool
     new: frozenset[ObjId] = frozenset()
@@ -76,7 +39,7 @@ class LogRow(Struct, frozen=True, gc=False):
 
 
 class Slice(Struct, frozen=True):
-    """Part `index` of `count`. The engine decides what a part is; together they are everything."""
+    """Part `index` of `count`. The engine decides how to divide; the parts cover everything."""
 
     index: int = 0
     count: int = 1
@@ -86,9 +49,9 @@ WHOLE: Final = Slice()
 
 
 class Limits(Struct, frozen=True):
-    """What an engine takes at the most: rows and bytes in one call, bytes in one row.
+    """The limits of an engine: rows and bytes in one call, bytes in one row.
 
-    `bytes_at_once` counts data; an engine leaves room for what it puts around it.
+    `bytes_at_once` counts data; an engine leaves room for keys and framing.
     """
 
     rows_at_once: int
@@ -98,24 +61,27 @@ class Limits(Struct, frozen=True):
 
 @runtime_checkable
 class Private(Protocol):
-    """A store that no other process can change while this one has it open."""
+    """A store that no other process can change while this one has it open.
+
+    The engine declares the same as a trait (`engines.Traits.private`).
+    """
 
     is_private: Literal[True]
 
 
 @runtime_checkable
 class LimitsRows(Protocol):
-    """A backend that says how large the data of one row may be. Larger objects are not made."""
+    """A backend that limits the data of one row. Larger objects are never created."""
 
     row_bytes: int
 
 
 @runtime_checkable
 class LimitsNames(Protocol):
-    """A backend that says how long the full name of a ref may be, in characters.
+    """A backend that limits the full name of a ref, in characters.
 
-    The name of a ref is committed before the ref is stored, so one that could not be stored then
-    has to be refused before.
+    The name of a ref is committed before the ref is stored, so a name that could not be stored must
+    be refused before that.
     """
 
     most_name_characters: int
@@ -126,15 +92,16 @@ class Backend(Protocol):
 
     Every method is atomic for one ref or one row and promises nothing across several: the kernel
     writes objects first and swaps a ref last, so a crash leaves garbage, never a dangling pointer.
-    What returned is durable. Errors of the database itself pass through unchanged, and then the
-    outcome is unknown: it may or may not have been applied. Two kinds get a name, because callers
-    treat them otherwise: `StoreBusy` is tried again, `StoreCannotWrite` is reported to operators.
+    A call that returned is durable. After an error of the database the outcome of a call is
+    unknown: it may or may not have been applied. Two meanings have an error of their own, because
+    callers treat them differently: `StoreBusy` is retried, `StoreCannotWrite` is reported to
+    operators.
     """
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]: ...
 
     def swap_ref(self, repo: str, swap: RefSwap) -> bool:
-        """Replace `swap.expected` by `swap.new` if what is stored now has its `identity`.
+        """Replace `swap.expected` by `swap.new` if the stored ref has the `identity` of `expected`.
 
         This one method creates, moves and deletes.
         """
@@ -182,27 +149,27 @@ class AppliesAtOnce(Protocol):
 
         Nothing is written if the swap's expectation does not hold or if a row of kind
         `UNIQUE_KIND` is stored already. Either way `new` then names those unique rows that would
-        have been new, which tells a lost race from a taken value.
+        have been new, so that a caller can distinguish a lost race from a taken value.
         """
         ...
 
 
 @runtime_checkable
-class TellsWhetherItWrites(Protocol):
-    """A backend that can come to refuse writes while it still reads, as when its disk is full."""
+class ChecksWritable(Protocol):
+    """A backend that may refuse writes while it still reads, for instance when its disk is full."""
 
     def check_writable(self) -> None:
         """Raise `StoreCannotWrite` as long as writes fail.
 
-        Readiness probes call it as often as they like, so it costs little while writes succeed, and
-        never keeps writers waiting.
+        Readiness probes may call it often, so it costs little while writes succeed, and never makes
+        writers wait.
         """
         ...
 
 
 @runtime_checkable
 class KeepsRefLog(Protocol):
-    """A backend that keeps the ref-log, in a place where Nessie does not look."""
+    """A backend that keeps the ref-log, in a table that Nessie does not read."""
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None: ...
 

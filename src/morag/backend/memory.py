@@ -1,4 +1,4 @@
-"""Everything in dicts: the definition of what a backend means, and the fastest test bed."""
+"""A store in the memory of one process: the reference implementation of the backend contract."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, Row
-from morag.backend.slices import id_range
+from morag.backend.engines import Engine, Traits
+from morag.backend.ordered_keys import id_range
 from morag.errors import StoreUrlInvalid
 
 if TYPE_CHECKING:
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
     from morag.backend.urls import StoreUrl
 
 
+ENGINE: Final = Engine(
+    "morag.backend.memory:open_memory",
+    Traits(embedded=True, private=True, never_waits=True),
+)
+
+
 def open_memory(url: StoreUrl) -> MemoryBackend:
     url.check_options(frozenset())
     if url.rest:
-        raise StoreUrlInvalid(f"'{url}' names a place, but memory has none; write memory:")
+        raise StoreUrlInvalid(f"'{url}' names a location, but memory has none; write memory:")
     return MemoryBackend()
 
 
@@ -157,7 +164,7 @@ class _Repo:
     def append(self, rows: Sequence[LogRow]) -> None:
         log = self.log
         for row in rows:
-            if not log or log[-1].key < row.key:  # Keys rise, so this is all but always so.
+            if not log or log[-1].key < row.key:  # The usual case, because keys rise.
                 log.append(row)
                 continue
             at = bisect_left(log, row.key, key=_key)

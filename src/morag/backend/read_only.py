@@ -1,4 +1,4 @@
-"""A backend that can be read and not written: for those who look while others serve."""
+"""A backend that refuses writes, for jobs that read a store while a server writes to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyBackend:
-    """Whatever `backend` could write, this one refuses.
+    """Passes reads on to `backend` and refuses all writes.
 
-    Engines also open themselves so that they cannot write, where they know how to; this is for
-    those that do not, and it is how the floors above know.
+    Some engines also open their store read-only. This class covers the others, and shows the layers
+    above that the store is read-only. It has neither `apply` nor `check_writable`.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -64,4 +64,4 @@ class ReadOnlyBackend:
 
 
 def _refuse() -> NoReturn:
-    raise StoreReadOnly("This store was opened to be read only; open it to write, too")
+    raise StoreReadOnly

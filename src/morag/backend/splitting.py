@@ -1,4 +1,4 @@
-"""Calls that are too large for an engine, cut into several: here, once, for all engines."""
+"""Splits calls that are too large for an engine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 @runtime_checkable
 class LimitedBackend(Backend, KeepsRefLog, Protocol):
-    """A backend of an engine that takes only so much at once. None of these has `apply`."""
+    """A backend with limits on the size of a call. None of these has `apply`."""
 
     limits: Limits
 
 
 class SplittingBackend:
-    """Passes on no call that is larger than `backend` takes.
+    """Splits calls, so that none exceeds the limits of `backend`.
 
-    Nothing is lost by cutting: a backend promises nothing across several rows anyway.
+    That breaks no promise: a backend promises nothing across several rows.
     """
 
     def __init__(self, backend: LimitedBackend) -> None:

@@ -1,1 +1,1 @@
-"""The command `morag`: each noun is one file, and `main.py` lists them."""
+"""The command line: one file per command, listed in `main.py`."""

@@ -1,4 +1,4 @@
-"""The command `morag`: finds the command that was asked for and runs it."""
+"""The program `morag`: finds the requested command and runs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
-from morag.configuring import nearest
+from morag.config_sources import nearest
 from morag.errors import MoragError
 from morag.masking import masked
 
@@ -20,37 +20,37 @@ COMMANDS: Final = {
     "serve": "Serve the catalog over HTTP",
     "spark": "Run jobs on Spark: read, diff, health, gc",
 }
-"""Each is a module of this package; only the one that runs is imported."""
+"""Each command is a module of this package, imported only when it runs."""
 
 FAILED: Final = 1
 MISUSED: Final = 2
 
 
 class Command(Protocol):
-    """What a module of this package offers."""
+    """The interface of a command module."""
 
     def configure(self, parser: argparse.ArgumentParser, explain: bool) -> None:
-        """Declare the flags; `explain` says whether anybody is going to read about them."""
+        """Declare the flags. `explain` is true if help texts will be shown."""
         ...
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it; the exit code. MoragError is told and ends with FAILED."""
+        """Run and return the exit code. A MoragError is printed and exits with FAILED."""
         ...
 
 
 class Misuse(Exception):
-    """A command line, or settings, that cannot be right. Nothing was started."""
+    """A wrong command line or setting. Nothing was started."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Asks what was meant, and repeats nothing that may be a password."""
+    """Suggests the nearest flag, and prints nothing that may be a password."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         given, unknown = self.parse_known_args(arguments)
         flags = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
-        if flags:  # Not what follows it: that would have been its value.
+        if flags:  # Name the flag alone: the argument after it may be its value.
             known = [flag for action in self._actions for flag in action.option_strings]
-            self.error(f"there is no flag {flags[0]}{nearest(flags[0], known)}")
+            self.error(f"there is no flag {flags[0]}{nearest(flags[0], known, '--')}")
         if unknown:
             self.error(f"unexpected {unknown[0]!r}: settings are given by flags")
         return given
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] not in COMMANDS:
         parser = _parser()
-        parser.parse_args(arguments)  # Ends here, unless nothing was given at all.
+        parser.parse_args(arguments)  # Exits, unless there are no arguments.
         parser.print_help(sys.stderr)
         return MISUSED
     command: Command = import_module(f"morag.cli.{arguments[0]}")
@@ -77,9 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command.run(own.parse(arguments[1:]))
     except Misuse as problem:
-        return _told(problem, MISUSED)
+        return _report(problem, MISUSED)
     except MoragError as problem:
-        return _told(problem, FAILED)
+        return _report(problem, FAILED)
     except KeyboardInterrupt:
         return FAILED
 
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="morag",
         description="A Git-like, transactional catalog for data lakes.",
-        epilog="`morag COMMAND --help` explains a command.",
+        epilog="Run `morag COMMAND --help` for the flags of a command.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"morag {version('morag')}")
@@ -99,11 +99,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _without_secrets(text: str) -> str:
-    """What looks like a password goes, also where a URL lacks its scheme."""
+    """`text` without passwords, also those in a URL that lacks its scheme."""
     shown = masked(text)
     return shown if "://" in shown else re.sub(r"(\w):\S+@", r"\1:***@", shown)
 
 
-def _told(problem: Exception, code: int) -> int:
+def _report(problem: Exception, code: int) -> int:
     sys.stderr.write(f"morag: {problem}\n")
     return code

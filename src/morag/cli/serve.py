@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.cli.main import Misuse
-from morag.configuring import FIELDS, FILE, FILE_VARIABLE, SettingInvalid, choices_of, kind_of, load
+from morag.config_sources import (
+    FIELDS,
+    FILE,
+    FILE_VARIABLE,
+    SettingInvalid,
+    choices_of,
+    kind_of,
+    load,
+)
 
 if TYPE_CHECKING:
-    from morag.configuring import Field
+    from morag.config_sources import Field
+
+
+_PLACEHOLDERS: Final = {
+    "store": "URL",
+    "tls_cert": "PATH",
+    "tls_key": "PATH",
+    "parents_per_commit": "NUMBER",
+    "lane_batch": "NUMBER",
+}
+"""Of settings whose last word does not describe the value."""
 
 
 def configure(parser: argparse.ArgumentParser, explain: bool) -> None:
     helps: dict[str, str] = {}
     if explain:
-        from morag.cli.settings_page import meanings_of_settings, shown  # It reads source.
+        # Imported late: it parses source code.
+        from morag.cli.settings_page import meanings_of_settings, shown
 
         for name, meaning in meanings_of_settings().items():
             helps[name] = f"{meaning} [{shown(FIELDS[name].default)}]".replace("%", "%%")
         parser.epilog = (
             f"Every setting can also be given as MORAG_NAME in the environment, or in {FILE}."
-            "\nFlags win over the environment, which wins over the file."
+            "\nFlags override the environment, and the environment overrides the file."
         )
     parser.usage = "%(prog)s [--host HOST] [--port PORT] [--store URL] [--SETTING VALUE ...]"
     parser.add_argument(
-        "--config", metavar="PATH", help=f"read settings from this file ({FILE_VARIABLE})"
+        "--config", metavar="PATH", help=f"Read settings from this file ({FILE_VARIABLE})."
     )
     for field in FIELDS.values():
         _add(parser, field, helps.get(field.name))
@@ -38,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         configuration = load(flags, given["config"])
     except SettingInvalid as problem:
         raise Misuse(str(problem)) from None
-    from morag.server.running import serve  # Not before: most of the time to start goes there.
+    from morag.server.running import serve  # Imported late: it takes most of the start-up time.
 
     return serve(configuration.kernel, configuration.server)
 
@@ -49,5 +68,6 @@ def _add(parser: argparse.ArgumentParser, field: Field, help: str | None) -> Non
             field.flag, help=help, action=argparse.BooleanOptionalAction, default=None
         )
     else:
-        metavar = "|".join(choices_of(field)) or field.name.rpartition("_")[2].upper()
+        last_word = field.name.rpartition("_")[2].upper()
+        metavar = "|".join(choices_of(field)) or _PLACEHOLDERS.get(field.name, last_word)
         parser.add_argument(field.flag, help=help, metavar=metavar)

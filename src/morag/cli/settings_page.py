@@ -1,7 +1,4 @@
-"""The page that explains every setting, made from `config.py`: `python -m morag.cli.settings_page`.
-
-It writes to standard output; `docs/settings.md` is what it wrote.
-"""
+"""Prints docs/settings.md, generated from `config.py`: `python -m morag.cli.settings_page`."""
 
 from __future__ import annotations
 
@@ -20,26 +17,34 @@ from morag.config import (
     ServerSettings,
     Settings,
 )
-from morag.configuring import FIELDS, FILE, FILE_VARIABLE, PREFIX, choices_of, kind_of
+from morag.config_sources import FIELDS, FILE, FILE_VARIABLE, PREFIX, choices_of, kind_of
 
 if TYPE_CHECKING:
-    from morag.configuring import Field
+    from morag.config_sources import Field
 
 _INTRODUCTION: Final = f"""\
 # Settings
 
-A setting is given as a flag of `morag serve`, in the environment, or in `{FILE}`, under one name:
-`cache_bytes` is `--cache-bytes 1000000`, `{PREFIX}CACHE_BYTES=1000000`, and `cache_bytes = 1000000`
-in the file. Flags win over the environment, which wins over the file, which wins over the default.
+Every setting has one name in three places: a flag of `morag serve`, an environment variable and a
+line of `{FILE}`. For `cache_bytes` these are `--cache-bytes 1000000`, `{PREFIX}CACHE_BYTES=1000000`
+and `cache_bytes = 1000000`. Flags override the environment, the environment overrides the file, and
+the file overrides the defaults.
 
-- `{FILE}` is read from the working directory; `--config PATH` or `{FILE_VARIABLE}` name another.
-- A setting that is on or off is `--stack-traces` or `--no-stack-traces` as a flag, and `true` or
-  `false` elsewhere. Lists are separated by commas, in the file they are lists.
-- An unknown name or a wrong value is an error, and nothing is started. The variables that
-  Kubernetes sets for a service named `morag` (`{PREFIX}SERVICE_HOST`, `{PREFIX}PORT=tcp://...` and
-  their like) are no settings and are ignored.
-- `morag.open(url, morag.Settings(...))` takes those of the catalog.
+- `{FILE}` is read from the working directory; `--config PATH` or `{FILE_VARIABLE}` names another
+  file.
+- A setting that is on or off is written `--stack-traces` or `--no-stack-traces` as a flag, and
+  `true` or `false` elsewhere. Items of a list are separated by commas; in the file they are a list.
+- "Not set" is not a value. To leave such a setting unset, omit it, or make its variable empty.
+- With an unknown name or a wrong value the server does not start. It ignores the variables that
+  Kubernetes sets for a service named `morag`, such as `{PREFIX}SERVICE_HOST` and
+  `{PREFIX}PORT=tcp://...`.
+- `morag.open(url, morag.Settings(...))` takes the settings of the catalog.
 """
+
+_ABOUT_CATALOG: Final = """\
+The [glossary](../ARCHITECTURE.md#glossary) explains stripes, spills and lanes."""
+
+_NOT_SET: Final = "not set"
 
 
 def meanings_of_settings() -> dict[str, str]:
@@ -55,17 +60,20 @@ def meanings_of_settings() -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """A default, as one would write it."""
+    """A default value in the form in which users write it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(value) or "none"
-    return "none" if value in (None, "") else f"{value:g}" if type(value) is float else str(value)
+        return ",".join(value) or _NOT_SET
+    return _NOT_SET if value in (None, "") else f"{value:g}" if type(value) is float else str(value)
 
 
 def page() -> str:
     parts = [_INTRODUCTION]
-    for title, owner in (("The server", ServerSettings), ("The catalog", Settings)):
+    for title, owner in (
+        ("The server", ServerSettings),
+        (f"The catalog\n\n{_ABOUT_CATALOG}", Settings),
+    ):
         rows = [_row(field) for field in FIELDS.values() if field.owner is owner]
         parts.append(f"## {title}\n\n| setting | default | meaning |\n|---|---|---|\n")
         parts[-1] += "".join(rows)
@@ -80,7 +88,9 @@ def _row(field: Field) -> str:
     elif field.name in SECONDS:
         kind += f", above 0 and at most {YEAR_SECONDS}"
     meaning = meanings_of_settings()[field.name].replace("\n", " ")
-    return f"| `{field.name}` | `{shown(field.default)}` | {kind}. {meaning} |\n"
+    default = shown(field.default)
+    cell = default if default == _NOT_SET else f"`{default}`"
+    return f"| `{field.name}` | {cell} | {kind}. {meaning} |\n"
 
 
 _KINDS: Final = {

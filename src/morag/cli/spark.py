@@ -1,4 +1,4 @@
-"""`morag spark`: jobs on Spark for whatever touches a whole catalog or a whole lake."""
+"""`morag spark`: jobs on Spark for work on a whole catalog or a whole lake."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def configure(parser: argparse.ArgumentParser, explain: bool) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if find_spec("pyspark") is None:
         raise BadRequest("Spark is not installed; run: pip install 'morag[spark]'")
-    from morag.spark.failures import in_plain_words
+    from morag.spark.commands import readable_errors
 
     job: Callable[[argparse.Namespace], int] = arguments.job
     try:
-        with in_plain_words():
+        with readable_errors():
             return job(arguments)
     except KeyboardInterrupt:
         sys.stderr.write("morag: stopped\n")

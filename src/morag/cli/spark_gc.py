@@ -1,4 +1,4 @@
-"""`morag spark gc`: garbage collection of data files. Nothing is removed unless one says so."""
+"""`morag spark gc`: garbage collection of data files. A dry run is the default."""
 
 from __future__ import annotations
 
@@ -15,56 +15,64 @@ from morag.cli.spark_flags import (
     options_of_files,
     origin_of,
     pairs,
+    progress_output,
     session_of,
     show,
-    telling,
 )
-from morag.cli.spark_shown import size
+from morag.cli.spark_text import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
+
     from morag.spark.gc import Run
     from morag.spark.gc.quarantine import Action
+    from morag.spark.gc.steps import Step
+    from morag.spark.progress import ProgressCallback
 
 _RESUMABLE: Final = (
-    "What is recorded stays: `morag spark gc list --runs {runs}` shows the run, "
-    "`morag spark gc resume` goes on with it\n"
+    "The recorded steps are kept: `morag spark gc list --runs {runs}` shows the run, "
+    "`morag spark gc resume` continues it\n"
 )
-_REPEATABLE: Final = "What is done stays done: the same command goes on with the rest\n"
+_REPEATABLE: Final = "Completed work is kept: repeat the command to do the rest\n"
 _SWEEP: Final = (
     "`morag spark gc show RUN` shows the files, "
     "`morag spark gc sweep RUN --no-dry-run` moves them into quarantine"
 )
-_PURGE: Final = "with --no-dry-run, what is in quarantine is deleted for good"
-_TRIED: Final = ("removed", "rescued", "undone", "purged")
+_PURGE: Final = "with --no-dry-run, the files in quarantine are deleted for good"
 
 
 def add_job(jobs: Any) -> None:
-    parser = jobs.add_parser("gc", help="Remove data files that nothing needs", allow_abbrev=False)
-    steps = parser.add_subparsers(metavar="STEP", required=True)
-    _add_collect(_step(steps, "collect", _collect, "Find the files that nothing leads to"))
-    resume = _run_step(steps, "resume", _resume, "Go on with a run that was stopped")
+    parser = jobs.add_parser(
+        "gc",
+        help="Remove data files that no reference needs",
+        description="Remove data files that no reference needs. A dry run is the default.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_collect(_command(commands, "collect", _collect, "Find the files that no reference needs"))
+    resume = _run_command(commands, "resume", _resume, "Continue a run that was stopped")
     _add_removal(resume)
-    sweep = _run_step(steps, "sweep", _sweep, "Remove the files that a run has found")
+    sweep = _run_command(commands, "sweep", _sweep, "Remove the files that a run has found")
     _add_removal(sweep)
-    undo = _run_step(steps, "undo", _undo, "Put back what is in quarantine", catalog=False)
+    undo = _run_command(commands, "undo", _undo, "Move files back from quarantine", catalog=False)
     add_lake_flags(undo)
-    purge = _run_step(steps, "purge", _purge, "Delete what is in quarantine for good")
+    purge = _run_command(commands, "purge", _purge, "Delete the files in quarantine for good")
     _add_dry_run(purge)
     add_lake_flags(purge)
-    listed = _step(steps, "list", _list, "Show the recorded runs")
+    listed = _command(commands, "list", _list, "Show the recorded runs")
     _add_runs(listed)
     add_flags(listed, catalog=False)
-    shown = _run_step(steps, "show", _show, "Show what a run has found", catalog=False)
+    shown = _run_command(commands, "show", _show, "Show the results of a run", catalog=False)
     shown.add_argument(
         "--part",
         metavar="STEP",
         default="orphans",
-        help="live, problems, or a step that `list` names [orphans]",
+        help="live, problems, or a step that `list` shows [orphans]",
     )
     add_output_flags(shown)
-    _run_step(steps, "unlock", _unlock, "Let jobs in again after one was killed", catalog=False)
+    _run_command(commands, "unlock", _unlock, "Remove the lock of a killed job", catalog=False)
 
 
 def _add_collect(parser: argparse.ArgumentParser) -> None:
@@ -80,22 +88,22 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN=POLICY",
         action="append",
         default=[],
-        help="the same for references whose whole name matches; the first that fits counts",
+        help="the same for references whose whole name matches; the first match counts",
     )
     parser.add_argument(
-        "--grace", metavar="DURATION", help="younger files stay [the configuration, or P3D]"
+        "--grace", metavar="DURATION", help="keep younger files [the configuration, or P3D]"
     )
     parser.add_argument(
         "--snapshots",
         choices=("all", "current"),
         default="all",
-        help="which snapshots of live metadata keep their files [all]",
+        help="the snapshots of live metadata whose files are kept [all]",
     )
     parser.add_argument(
         "--dropped",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="look also where dropped tables were [yes]",
+        help="also list the directories of dropped tables [yes]",
     )
     parser.add_argument(
         "--location",
@@ -107,37 +115,38 @@ def _add_collect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore-missing",
         action="store_true",
-        help="go on although metadata of live contents is missing",
+        help="continue although metadata of live contents is missing; keep all files of these "
+        "tables",
     )
     parser.add_argument(
         "--quarantine",
         metavar="DIR",
-        help="where removed files wait, a directory for those on disk, or one on S3 for those on "
-        "S3 [beside where they were; on S3, at the top of the bucket]",
+        help="directory that removed files are moved to, on disk for files on disk, or on S3 for "
+        "files on S3 [their own directory; on S3, the top of their bucket]",
     )
     _add_removal(parser)
     add_flags(parser)
 
 
-def _step(
-    steps: Any, name: str, job: Callable[[argparse.Namespace], int], help: str
+def _command(
+    commands: Any, name: str, job: Callable[[argparse.Namespace], int], help: str
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = steps.add_parser(
+    parser: argparse.ArgumentParser = commands.add_parser(
         name, help=help, description=f"{help}.", allow_abbrev=False
     )
     parser.set_defaults(job=job)
     return parser
 
 
-def _run_step(
-    steps: Any,
+def _run_command(
+    commands: Any,
     name: str,
     job: Callable[[argparse.Namespace], int],
     help: str,
     *,
     catalog: bool = True,
 ) -> argparse.ArgumentParser:
-    parser = _step(steps, name, job, help)
+    parser = _command(commands, name, job, help)
     parser.add_argument("run", metavar="RUN", help="the directory of a run")
     add_flags(parser, catalog)
     return parser
@@ -145,14 +154,14 @@ def _run_step(
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--runs", metavar="DIR", required=True, help="where runs are recorded, a directory each"
+        "--runs", metavar="DIR", required=True, help="directory of the recorded runs"
     )
 
 
 def _add_removal(parser: argparse.ArgumentParser) -> None:
     _add_dry_run(parser)
     parser.add_argument(
-        "--delete", action="store_true", help="at once, instead of a quarantine that can be undone"
+        "--delete", action="store_true", help="delete at once, without a quarantine"
     )
     add_lake_flags(parser)
 
@@ -162,19 +171,16 @@ def _add_dry_run(parser: argparse.ArgumentParser) -> None:
         "--dry-run",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="only tell what would be removed; --no-dry-run removes it",
+        help="only report what would be removed; --no-dry-run removes it",
     )
 
 
 def _collect(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
     cutoffs = pairs("--cutoff-for", arguments.cutoff_for)
-    with (
-        session_of(arguments) as spark,
-        telling(arguments) as tell,
-        _if_stopped(_RESUMABLE.format(runs=arguments.runs)),
-    ):
+    with _step_session(arguments, _RESUMABLE.format(runs=arguments.runs)) as (spark, progress):
         from morag.spark.gc import collect
+        from morag.spark.gc.steps import REMOVED
 
         run = collect(
             spark,
@@ -191,15 +197,16 @@ def _collect(arguments: argparse.Namespace) -> int:
             dry_run=arguments.dry_run,
             action=_action(arguments),
             files=files,
-            progress=tell,
+            progress=progress,
         )
-        return _tell(run, "removed", _SWEEP if arguments.dry_run else "")
+        return _report(run, REMOVED, _SWEEP if arguments.dry_run else "")
 
 
 def _resume(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
+    with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import resume
+        from morag.spark.gc.steps import REMOVED
 
         run = resume(
             spark,
@@ -208,46 +215,49 @@ def _resume(arguments: argparse.Namespace) -> int:
             dry_run=arguments.dry_run,
             action=_action(arguments),
             files=files,
-            progress=tell,
+            progress=progress,
         )
-        return _tell(run, "removed", _SWEEP if arguments.dry_run else "")
+        return _report(run, REMOVED, _SWEEP if arguments.dry_run else "")
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
+    with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import Run, sweep
-        from morag.spark.gc.sweep import check_sweep
+        from morag.spark.gc.preconditions import check_sweep
+        from morag.spark.gc.steps import REMOVED
 
         if arguments.dry_run:
             run = Run(spark, arguments.run)
             check_sweep(run, origin)
-            return _tell(run, "removed", _SWEEP)
+            return _report(run, REMOVED, _SWEEP)
         run = sweep(
-            spark, arguments.run, origin, action=_action(arguments), files=files, progress=tell
+            spark, arguments.run, origin, action=_action(arguments), files=files, progress=progress
         )
-        return _tell(run, "removed")
+        return _report(run, REMOVED)
 
 
 def _undo(arguments: argparse.Namespace) -> int:
     files = options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
+    with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import undo
+        from morag.spark.gc.steps import UNDONE
 
-        return _tell(undo(spark, arguments.run, files=files, progress=tell), "undone")
+        return _report(undo(spark, arguments.run, files=files, progress=progress), UNDONE)
 
 
 def _purge(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    with session_of(arguments) as spark, telling(arguments) as tell, _if_stopped(_REPEATABLE):
+    with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import Run, purge
-        from morag.spark.gc.sweep import check_purge
+        from morag.spark.gc.preconditions import check_purge
+        from morag.spark.gc.steps import PURGED
 
         if arguments.dry_run:
             run = Run(spark, arguments.run)
             check_purge(run, origin)
-            return _tell(run, "purged", _PURGE)
-        return _tell(purge(spark, arguments.run, origin, files=files, progress=tell), "purged")
+            return _report(run, PURGED, _PURGE)
+        return _report(purge(spark, arguments.run, origin, files=files, progress=progress), PURGED)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -259,22 +269,26 @@ def _list(arguments: argparse.Namespace) -> int:
             steps = ", ".join(step.name for step in run.steps())
             sys.stdout.write(f"{run.path}  {steps}\n")
         if not found:
-            sys.stderr.write(f"there are no runs in '{arguments.runs}'\n")
+            sys.stderr.write(f"no runs in '{arguments.runs}'\n")
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
     with session_of(arguments) as spark:
         from morag.spark.gc import Run
+        from morag.spark.gc.steps import WITH_ATTEMPTS
 
         run = Run(spark, arguments.run)
         part = arguments.part
+        attempted = {step.name: step for step in WITH_ATTEMPTS}
         if part == "live":
             show(arguments, run.live)
         elif part == "problems":
             show(arguments, run.problems)
+        elif part in attempted:
+            show(arguments, run.attempts(attempted[part]).outcomes)
         else:
-            show(arguments, run.tries(part).outcomes if part in _TRIED else run.read(part))
+            show(arguments, run.read(part))
     return 0
 
 
@@ -287,55 +301,61 @@ def _unlock(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _if_stopped(told: str) -> Iterator[None]:
-    """Say after Ctrl-C how it can go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        sys.stderr.write(told)
-        raise
+def _step_session(
+    arguments: argparse.Namespace, advice: str
+) -> Iterator[tuple[SparkSession, ProgressCallback | None]]:
+    """The session and the progress output of a step. After Ctrl-C, print how to continue."""
+    with session_of(arguments) as spark, progress_output(arguments) as progress:
+        try:
+            yield spark, progress
+        except KeyboardInterrupt:
+            sys.stderr.write(advice)
+            raise
 
 
 def _action(arguments: argparse.Namespace) -> Action:
     return "delete" if arguments.delete else "quarantine"
 
 
-def _tell(run: Run, made: str, dry: str = "") -> int:
-    """What came of it, and what a dry run did not do; the exit code.
+def _report(run: Run, command: Step, dry_run_advice: str = "") -> int:
+    """Print the state of the run; return the exit code.
 
-    That is by the step that the command has made and by what it had to put back, not by what others
-    before it could not do: some of that stays so.
+    The exit code depends on the step of this command and on the rescue that it includes, not on
+    failures of earlier commands: some of these are permanent.
     """
-    from morag.spark.gc.tries import BAD
-    from morag.spark.running import summed
+    from morag.spark.commands import count_files
+    from morag.spark.gc.run import UNSUCCESSFUL
+    from morag.spark.gc.steps import ORPHANS, RESCUED, UNDONE, WITH_ATTEMPTS
 
     lines, code = [f"run {run.path}"], 0
-    judged = () if dry else (made,) if made == "undone" else (made, "rescued")
-    if run.has("orphans"):
-        (found,) = summed(run.orphans)
+    judged = () if dry_run_advice else (command,) if command == UNDONE else (command, RESCUED)
+    if run.has(ORPHANS):
+        (found,) = count_files(run.orphans)
         lines.append(f"  orphans: {found.files} files, {size(found.bytes)}")
         lines += _problems(run)
-    for step in _TRIED:
+    for step in WITH_ATTEMPTS:
         if run.has(step):
-            for row in summed(run.tries(step).outcomes, "outcome"):
-                told = f"{row.files} files, {size(row.bytes)}"
-                lines.append(f"  {step}: {row.outcome.lower()} {told}")
-                code = FAILED if row.outcome in BAD and step in judged else code
-    if dry:
-        lines.append(f"  this was a dry run: {dry}")
+            for row in count_files(run.attempts(step).outcomes, "outcome"):
+                counts = f"{row.files} files, {size(row.bytes)}"
+                lines.append(f"  {step.name}: {row.outcome.lower()} {counts}")
+                code = FAILED if row.outcome in UNSUCCESSFUL and step in judged else code
+    if dry_run_advice:
+        lines.append(f"  this was a dry run: {dry_run_advice}")
     sys.stdout.write("\n".join(lines) + "\n")
     return code
 
 
 def _problems(run: Run) -> list[str]:
-    told = {
-        "MISSING": "is missing",
-        "UNREADABLE": "cannot be read",
-        "ELSEWHERE": "is on stores that are not looked at: jobs handle disks and S3 only",
+    from morag.spark.gc.steps import Role
+
+    problems = {
+        Role.MISSING: "is missing",
+        Role.UNREADABLE: "cannot be read",
+        Role.ELSEWHERE: "is on stores that are not read: jobs handle disks and S3 only",
     }
     found = run.problems.select("role", "content_id").distinct().groupBy("role").count()
     lines = [
-        f"  problems: metadata of {row['count']} contents {told[row.role]}"
+        f"  problems: metadata of {row['count']} contents {problems[row.role]}"
         for row in found.orderBy("role").collect()
     ]
     return [*lines, "  `morag spark gc show RUN --part problems` shows them"] if lines else []

@@ -1,23 +1,20 @@
-"""A client for catalogs elsewhere, over REST API v2: Morag's servers, and the original's, too.
+"""A client of catalog servers, over REST API v2: of Morag's servers and of Nessie's.
 
     with Client("http://127.0.0.1:19120/api/v2") as catalog:
         catalog.commit("main", [Put(key, content)], "create a table")
 
-It offers what a `Repository` offers, as far as the API carries it, under the same names, with the
-same structs and the same errors. It knows the nouns of `model` and HTTP, and nothing of storage.
+A `Client` has the methods of a `Repository` that the API supports, with the same names, structs
+and errors. This package knows `model`, `rest` and HTTP, and does not know how anything is stored.
 """
 
 from __future__ import annotations
 
 from morag.client.client import Client
+from morag.client.decoders import Configuration
 from morag.client.errors import NotOffered, OutcomeUnknown, ServerUnreachable, UnexpectedAnswer
-from morag.client.paging import Listing, Page
-from morag.client.results import (
-    CommitResult,
-    Configuration,
-    HeadStatus,
-    ReferenceHistory,
-)
+from morag.client.listing import Listing
+from morag.model.references import HeadStatus, ReferenceHistory
+from morag.model.results import CommitResult, Page
 
 __all__ = [
     "Client",

@@ -1,25 +1,27 @@
-"""What can go wrong on the way to a server, beside the errors that the server itself reports."""
+"""Errors of the connection to a server, in addition to those that the server reports."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from morag.errors import MoragError, ServiceUnavailable
 
+OUTCOME_UNKNOWN: Final = "It is unknown whether the change was made: check before you repeat it"
+
 
 class ServerUnreachable(ServiceUnavailable):
-    """No answer came back. Nothing was changed: it was a read, or it was never sent."""
+    """No response arrived. Nothing was changed: it was a read, or it was never sent."""
 
 
 class OutcomeUnknown(ServerUnreachable):
-    """A write was sent, and its answer was lost: it may have been done or not."""
+    """A write was sent, and no usable response arrived: it may have been executed or not."""
 
 
 class UnexpectedAnswer(MoragError):
-    """An answer that is none of the API's: who said it to what, and with which HTTP status.
+    """A response that is not one of the API, with its URL and HTTP status.
 
-    `server_code` is the error code in the answer, if it had one. Code and status of the class are
-    what a server would render if it passed the error on.
+    `server_code` is the error code in the response, if it has one. `code` and `status` are those of
+    an internal error, for a server that renders this exception.
     """
 
     code: ClassVar[str] = "UNKNOWN"
@@ -35,12 +37,20 @@ class UnexpectedAnswer(MoragError):
         self.server_code = server_code
 
 
+class UnexpectedAnswerToWrite(UnexpectedAnswer, OutcomeUnknown):
+    """A response to a write from which the client cannot know whether the write was executed.
+
+    It is an internal error of the server, or does not come from the server, but from a proxy, for
+    example.
+    """
+
+
 class NotOffered(UnexpectedAnswer):
-    """The server has nothing of the kind at all, as the original has no ref-log."""
+    """The server does not offer the call: Nessie has no ref-log, for example."""
 
     @classmethod
     def instead_of(cls, error: UnexpectedAnswer, message: str) -> UnexpectedAnswer:
-        """What an answer of 404 means for one of Morag's extras; others stay what they are."""
+        """The error for a 404 of one of Morag's own endpoints; other errors stay."""
         if error.http_status != 404:
             return error
         return cls(message, http_status=404, method=error.method, url=error.url)

@@ -1,27 +1,29 @@
-"""The history of a commit, asked from a server."""
+"""The history of commits on a server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.client.paging import Listing, Part
-from morag.client.wire import LOG
+from morag.client.decoders import LOG, REFERENCE
+from morag.client.listing import Listing, Part
+from morag.client.specs import name_path, spec_of
 from morag.model.names import check_hash
+from morag.model.results import LogExtent
 
 if TYPE_CHECKING:
-    from morag.client.http import Http
-    from morag.client.paging import Query
-    from morag.client.places import Places
-    from morag.model.listed import LogEntry
+    from morag.client.json_http import Http
+    from morag.client.listing import Query
+    from morag.client.ref_lookup import RefLookup
     from morag.model.refspecs import RefSpec
+    from morag.model.results import LogEntry
 
 
 class ClientHistory:
-    """Commits and how they follow each other."""
+    """Commits along their first parents."""
 
-    def __init__(self, http: Http, places: Places) -> None:
+    def __init__(self, http: Http, refs: RefLookup) -> None:
         self._http = http
-        self._places = places
+        self._refs = refs
 
     def log(
         self,
@@ -46,14 +48,26 @@ class ClientHistory:
 
         def read(path: str, query: Query) -> Part[LogEntry]:
             found = self._http.get(path, LOG, [*fixed, *query])
-            entries = [entry.entry(with_operations) for entry in found.log_entries]
-            return Part(entries, found.following, path)  # The token names a commit already.
+            entries = [view.entry(with_operations=with_operations) for view in found.log_entries]
+            return Part(entries, found.next_token, path)  # The token names a commit already.
 
         path = f"{self._http.api}/trees/{{}}/history"
-        return Listing(read, lambda: path.format(self._places.path(at)), token)
+        return Listing(read, lambda: path.format(self._refs.path(at)), token)
+
+    def extent(self, at: str | RefSpec) -> LogExtent:
+        """The commit where the log starts, and the number of its commits.
+
+        The API has that number only for the head of a branch or tag.
+        """
+        spec = spec_of(at)
+        if spec.name is None or spec.hash is not None or spec.relatives:
+            return LogExtent(self._refs.resolved(spec).hash, None)
+        path = f"{self._http.api}/trees/{name_path(spec.name)}"
+        found = self._http.get(path, REFERENCE, [("fetch", "ALL")]).reference
+        return LogExtent(found.hash, 0 if found.metadata is None else found.metadata.total_commits)
 
     def hashes(
         self, at: str | RefSpec, *, until: str | None = None, token: str | None = None
     ) -> Listing[str]:
-        """Only the hashes."""
+        """The hashes of `log`."""
         return self.log(at, until=until, token=token).map(lambda entry: entry.meta.hash or "")

@@ -6,20 +6,26 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from morag.client.decoders import REF_LOG, REFERENCE, REFERENCE_HISTORY, REFERENCES
 from morag.client.errors import NotOffered, UnexpectedAnswer
-from morag.client.paging import Listing, Page, Part
+from morag.client.listing import Listing, Part
 from morag.client.specs import name_path
-from morag.client.wire import MOVES, RECENT_CHANGES, REFERENCE, REFERENCES, WireReference
 from morag.errors import BadRequest
 from morag.model.names import check_new_reference_name
+from morag.model.results import Page
+from morag.rest.responses import ReferenceView
 
 if TYPE_CHECKING:
-    from morag.client.http import Http
-    from morag.client.paging import Query
-    from morag.client.places import Places
-    from morag.client.results import ReferenceHistory
+    from morag.client.json_http import Http
+    from morag.client.listing import Query
+    from morag.client.ref_lookup import RefLookup
     from morag.model.names import ReferenceKind
-    from morag.model.references import Reference, ReferenceMetadata, RefLogEntry
+    from morag.model.references import (
+        Reference,
+        ReferenceHistory,
+        ReferenceMetadata,
+        RefLogEntry,
+    )
     from morag.model.refspecs import RefSpec
 
 _MOST_MOVES: Final = (1 << 31) - 1
@@ -28,17 +34,17 @@ _MOST_MOVES: Final = (1 << 31) - 1
 class ClientReferences:
     """The branches and tags of a repository, by their short names.
 
-    Where a change names no expected hash, the client asks where the reference is and expects it
-    there: if it moves in between, that is a conflict.
+    For a change without an expected hash, the client first reads the head and expects that: if the
+    reference moves in between, the change is a conflict.
     """
 
-    def __init__(self, http: Http, places: Places) -> None:
+    def __init__(self, http: Http, refs: RefLookup) -> None:
         self._http = http
-        self._places = places
+        self._refs = refs
 
     def get(self, name: str) -> Reference:
         """The branch or tag of that name; `-` is the default branch."""
-        return self._places.named(name).reference()
+        return self._refs.named(name).reference()
 
     def list(
         self,
@@ -51,11 +57,11 @@ class ClientReferences:
     ) -> Listing[Reference]:
         """All branches by name, then all tags by name.
 
-        `filter` is a CEL expression. It sees the metadata of a reference, and the commit that it is
-        at, only with `fetch_all`.
+        `filter` is a CEL expression. It can use the metadata of a reference, and the commit at its
+        head, only with `fetch_all`.
         """
         listed = self._listed(_filter(kind, prefix, filter), fetch_all, token)
-        return listed.map(WireReference.reference)
+        return listed.map(ReferenceView.reference)
 
     def list_with_metadata(
         self,
@@ -65,63 +71,64 @@ class ClientReferences:
         filter: str = "",
         token: str | None = None,
     ) -> Listing[tuple[Reference, ReferenceMetadata | None]]:
-        """The same, each with where it stands; None while it has no commit."""
+        """The same listing with metadata; None for a reference without a commit."""
         listed = self._listed(_filter(kind, prefix, filter), True, token)
-        return listed.map(WireReference.described)
+        return listed.map(ReferenceView.with_metadata)
 
     def create_branch(self, name: str, at: str | RefSpec | None) -> Reference:
-        """A new branch at a commit, such as `main` or `main~1`; None starts from nothing."""
+        """A new branch at a commit, such as `main` or `main~1`; None starts an empty
+        history."""
         return self._create("BRANCH", name, at)
 
     def create_tag(self, name: str, at: str | RefSpec) -> Reference:
         return self._create("TAG", name, at)
 
     def assign(self, name: str, to: str | RefSpec, expected: str | None = None) -> Reference:
-        """Point a reference elsewhere, if it is at the expected hash."""
-        path = f"{self._http.api}/trees/{self._places.expected_path(name, expected)}"
-        return self._http.put(path, self._places.source(to), REFERENCE).reference.reference()
+        """Move a reference to another commit, if it is at the expected hash."""
+        path = f"{self._http.api}/trees/{self._refs.expected_path(name, expected)}"
+        return self._http.put(path, self._refs.source(to), REFERENCE).reference.reference()
 
     def delete(self, name: str, expected: str | None = None) -> Reference:
         """Drop a reference that is at the expected hash. Its commits stay."""
-        path = f"{self._http.api}/trees/{self._places.expected_path(name, expected)}"
+        path = f"{self._http.api}/trees/{self._refs.expected_path(name, expected)}"
         return self._http.delete(path, REFERENCE).reference.reference()
 
     def metadata(self, name: str) -> ReferenceMetadata | None:
-        """Where the reference stands; None while it has no commit."""
+        """The head, and the distance from the default branch; None while there is no commit."""
         found = self._http.get(self._path(name), REFERENCE, [("fetch", "ALL")])
         return found.reference.metadata
 
     def history(self, name: str, scan_commits: int = 0) -> ReferenceHistory:
-        """Recent heads, checked by the server; `scan_commits` more are checked below them."""
+        """Recent heads, checked by the server, which also checks `scan_commits` commits below."""
         query = [("scan-commits", str(scan_commits))] if scan_commits > 0 else []
         path = f"{self._path(name)}/recent-changes"
-        return self._http.get(path, RECENT_CHANGES, query).history()
+        return self._http.get(path, REFERENCE_HISTORY, query)
 
     def moves(self, limit: int = 100, token: str | None = None) -> Page[RefLogEntry]:
-        """The ref-log, newest first. Only Morag's own servers keep one."""
+        """The ref-log, newest first. Only Morag's servers have one."""
         if limit < 1:
             raise BadRequest("A page must have room for at least one item")
         query = [("max-records", str(min(limit, _MOST_MOVES)))]
         if token:
             query.append(("page-token", token))
         try:
-            found = self._http.get(f"{self._http.own}/reflog", MOVES, query)
+            found = self._http.get(f"{self._http.own}/reflog", REF_LOG, query)
         except UnexpectedAnswer as error:
             raise NotOffered.instead_of(
-                error, "this server keeps no ref-log, which is an extra of Morag's"
+                error, "this server keeps no ref-log: only Morag does"
             ) from error
-        return Page(found.moves, found.following)
+        return Page(found.moves, found.next_token)
 
-    def _listed(self, filter: str, fetch_all: bool, token: str | None) -> Listing[WireReference]:
+    def _listed(self, filter: str, fetch_all: bool, token: str | None) -> Listing[ReferenceView]:
         fixed: list[tuple[str, str]] = []
         if filter:
             fixed.append(("filter", filter))
         if fetch_all:
             fixed.append(("fetch", "ALL"))
 
-        def read(path: str, query: Query) -> Part[WireReference]:
+        def read(path: str, query: Query) -> Part[ReferenceView]:
             found = self._http.get(path, REFERENCES, [*fixed, *query])
-            return Part(found.references, found.following, path)
+            return Part(found.references, found.next_token, path)
 
         return Listing(read, lambda: f"{self._http.api}/trees", token)
 
@@ -129,7 +136,7 @@ class ClientReferences:
         check_new_reference_name(name)
         query = [("name", name), ("type", kind)]
         path = f"{self._http.api}/trees"
-        created = self._http.post(path, self._places.source(at), REFERENCE, query)
+        created = self._http.post(path, self._refs.source(at), REFERENCE, query)
         return created.reference.reference()
 
     def _path(self, name: str) -> str:
@@ -137,17 +144,17 @@ class ClientReferences:
 
 
 def _filter(kind: ReferenceKind | None, prefix: str, filter: str) -> str:
-    """One CEL expression for all that was asked. Its texts are written as those of JSON are."""
+    """One CEL expression for all three. CEL accepts the string literals of JSON."""
     if kind not in (None, "BRANCH", "TAG"):
         raise BadRequest(f"Kind of references must be BRANCH or TAG, not {kind!r}")
-    asked = []
+    tests = []
     if kind is not None:
-        asked.append(f"refType == '{kind}'")
+        tests.append(f"refType == '{kind}'")
     if prefix:
-        asked.append(f"ref.name.startsWith({_cel_text(prefix)})")
-    if not asked:
+        tests.append(f"ref.name.startsWith({_cel_text(prefix)})")
+    if not tests:
         return filter
-    return " && ".join([*asked, f"({filter})"] if filter else asked)
+    return " && ".join([*tests, f"({filter})"] if filter else tests)
 
 
 def _cel_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How references, commits and keys are spelt in URLs and bodies."""
+"""Writes references, commits and keys in the forms that URLs and bodies need."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def spec_of(at: str | RefSpec) -> RefSpec:
     if not isinstance(spec, RefSpec):
         raise BadRequest(f"A commit is named by a text or a RefSpec, not by {at!r}")
     if spec.name is None and spec.hash is None:
-        raise BadRequest(f"'{spec}' does not say from which reference or commit to go")
+        raise BadRequest(f"'{spec}' must start with a reference or a hash")
     return spec
 
 
 def name_path(name: str) -> str:
-    """The name of a branch or tag, and of nothing else, as an element of a path."""
+    """The checked name of a branch or tag as an element of a path."""
     check_reference_name(name)
     return quote(name, safe="")
 
@@ -48,10 +48,10 @@ def steps_text(steps: Sequence[Relative]) -> str:
 def key_text(key: ContentKey) -> str:
     """A key as a text, not yet percent-encoded.
 
-    The plain form joins the elements by dots. The other one starts with a dot and escapes whatever
-    could be taken for a separator, by the API or by something on the way to it.
+    The plain form joins the elements with dots. The escaped form starts with a dot and escapes the
+    characters that the API or a proxy could take for separators.
     """
-    check_key(key)  # The plain form has a meaning of its own for some control characters.
+    check_key(key)  # Some control characters are separators in the plain form.
     if any(not _UNSAFE.isdisjoint(element) for element in key.elements):
         return "." + ".".join(element.translate(_ESCAPES) for element in key.elements)
     return ".".join(key.elements)
@@ -63,7 +63,7 @@ def key_path(key: ContentKey) -> str:
 
 
 def joined(steps: Sequence[Relative]) -> list[Relative]:
-    """The same steps, with runs of predecessors made one: the API takes only one in a path."""
+    """The steps, with successive predecessors added up: the API takes only one in a path."""
     shorter: list[Relative] = []
     for step in steps:
         last = shorter[-1] if shorter else None
@@ -76,6 +76,6 @@ def joined(steps: Sequence[Relative]) -> list[Relative]:
 
 def _step_text(step: Relative) -> str:
     if step.kind is RelativeKind.TIMESTAMP and step.value % _MILLI_NANOS == 0:
-        # Older servers refuse a time without a fraction of a second, but all take milliseconds.
+        # Older servers refuse a time without a fraction of a second. All accept milliseconds.
         return f"*{step.value // _MILLI_NANOS}"
     return str(step)

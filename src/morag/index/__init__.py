@@ -1,2 +1,2 @@
-"""Sorted maps from store keys to operations. Knows segments and stripes, but not what a commit may
-do: that is one floor up."""
+"""Sorted maps from store keys to entries. Knows segments and stripes, but not the rules of commits,
+which are in `logic`."""

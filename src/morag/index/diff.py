@@ -1,4 +1,4 @@
-"""What differs between two commits, without reading what they share."""
+"""Finds the differences between two commits, without reading the segments that they share."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from morag.format.index_entries import value_of
 from morag.index.keys import ALL, KeyRange
-from morag.index.ops import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from morag.backend.base import ObjId
+    from morag.format.objects import Stripe
+    from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
     from morag.index.segment import Segment
-    from morag.persist.objects import Stripe
 
     Island = tuple[list[Stripe], list[Stripe], bytes]
+    """Stripes of both sides that overlap, and their last key."""
 
 Difference = tuple[bytes, bytes | None, bytes | None]
-"""A key and its entries on both sides; None where it does not exist."""
+"""A key and its entries on both sides; None if it does not exist."""
 
-_MOST_AHEAD: Final = 16  # Islands whose stripes are read in one go.
-_LARGEST_ISLAND: Final = 8  # Stripes of both sides that are compared in one go.
+_MOST_AHEAD: Final = 16  # Islands whose stripes are read together.
+_LARGEST_ISLAND: Final = 8  # Stripes of both sides that are compared together.
 
 
 def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterator[Difference]:
@@ -41,8 +42,8 @@ def diff_with_pauses(
 ) -> Iterator[Difference | None]:
     """Like `diff`, with None for each key that was compared and is the same on both sides.
 
-    There is one such key every few milliseconds at least, so that a caller that must not work for
-    long can stop there.
+    There is such a key every few milliseconds at least, so that a caller with little time can stop
+    there.
     """
     overlay = sorted({k for side in (one, other) for k, _ in side.incremental.slice(range)})
     previous = None

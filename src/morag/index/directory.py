@@ -7,27 +7,28 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import RepositoryCorrupt
+from morag.format import ids
+from morag.format import object_codec as codec
+from morag.format.damage import UNREADABLE
+from morag.format.objects import Index, IndexSegments, Stripe
 from morag.index.segment import Segment
-from morag.persist import codec, ids
-from morag.persist.objects import Index, IndexSegments, Stripe
-from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.backend.base import ObjId
-    from morag.persist.objects import Commit
+    from morag.format.objects import Commit
+    from morag.format.records import ObjId
     from morag.persist.persist import Persist
 
 Replacement = tuple[int, int, list[tuple[Stripe, Index | None]]]
-"""Positions from, to, and what stands there instead: stripes, with the segment where it is new."""
+"""Positions from, to, and the replacement: stripes, with their segments if these are new."""
 
 
 class Directory:
     """Stripes in key order, none overlapping another.
 
-    Beside each stripe stand its encoded and its hashed form, so that a spill that changes a few of
-    many thousand stripes encodes those few only.
+    Each stripe keeps its encoded and its hashed form, so that a spill that changes a few of many
+    thousand stripes encodes only those few.
     """
 
     def __init__(self, stripes: Iterable[Stripe]) -> None:
@@ -56,7 +57,7 @@ class Directory:
         for low, high, new in reversed(replacements):
             run = [stripe for stripe, _ in new]
             stripes[low:high] = run
-            encoded[low:high] = [codec.encoded_stripe(1, stripe) for stripe in run]
+            encoded[low:high] = [codec.encoded_stripe(stripe) for stripe in run]
             hashed[low:high] = [codec.hashed_stripe(stripe) for stripe in run]
         changed = Directory(stripes)
         changed._encoded, changed._hashed = tuple(encoded), tuple(hashed)
@@ -69,7 +70,7 @@ class Directory:
 
     @cached_property
     def _encoded(self) -> tuple[bytes, ...]:
-        return tuple([codec.encoded_stripe(1, stripe) for stripe in self.stripes])
+        return tuple([codec.encoded_stripe(stripe) for stripe in self.stripes])
 
     @cached_property
     def _hashed(self) -> tuple[bytes, ...]:
@@ -105,7 +106,7 @@ def directory_of(persist: Persist, commit: Commit) -> Directory:
 
 
 def _check_order(id: ObjId, stripes: Iterable[Stripe]) -> None:
-    """Refuse stripes that overlap: a diff would never come to their end.
+    """Refuse stripes that overlap: a diff of them would never end.
 
     The id of a commit does not cover the stripes in it.
     """

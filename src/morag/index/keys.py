@@ -1,8 +1,8 @@
-"""Store keys: what an index sorts by.
+"""Store keys, by which an index sorts.
 
 A content key is stored as `M`, its elements and `C`, with a zero between the parts and a one
-between the elements; other things, such as references, have keys of their own. In memory a store
-key is sortable bytes with its end mark (`persist/order.py`).
+between the elements; other records, such as references, have other keys. In memory a store
+key is sortable bytes with its end mark (`format/key_order.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest
-from morag.model.keys import ContentKey, check_key
-from morag.persist.order import key_from_utf8, key_to_utf8, sortable
+from morag.format.key_order import key_from_utf8, key_to_utf8, sortable
+from morag.model.keys import ContentKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ def store_key(key: ContentKey) -> bytes:
 
 
 def content_key(key: bytes) -> ContentKey | None:
-    """None for a key that holds no content."""
+    """None for a key that is not a content key."""
     path = content_path(key)
     return None if path is None else ContentKey(tuple(path.split("\x01")))
 
@@ -40,7 +40,7 @@ def content_path(key: bytes) -> str | None:
 
 
 def text_key(text: str) -> bytes:
-    """The key of something that is no content, such as a reference name."""
+    """The key of something other than content, such as a reference name."""
     if len(text) > MAX_CHARACTERS:
         raise BadRequest(f"A name must not be longer than {MAX_CHARACTERS} characters")
     return key_from_utf8(text.encode())
@@ -51,7 +51,7 @@ def key_text(key: bytes) -> str:
 
 
 class KeyRange:
-    """All keys from `lower` up to, but not including, `upper`; None is without end."""
+    """All keys from `lower` up to, but not including, `upper`; None means no bound."""
 
     __slots__ = ("lower", "upper")
 
@@ -82,13 +82,10 @@ def contents_range(
     keys: Iterable[ContentKey] = (),
 ) -> KeyRange:
     """Both bounds are part of the range, and so is the key that is the prefix itself."""
-    found, keys = CONTENTS, tuple(keys)
-    for bound in (min_key, max_key, prefix, *keys):
-        if bound is not None:
-            check_key(bound)
+    found = CONTENTS
     if prefix is not None:
         start = store_key(prefix)[: -len(_FINISH)]
-        # What follows the prefix is a zero for the key itself or a one for its children.
+        # The prefix is followed by a zero in the key itself, and by a one in its children.
         found = KeyRange(start + b"\0", start + b"\x02")
     if min_key is not None:
         found = found.within(KeyRange(store_key(min_key)))

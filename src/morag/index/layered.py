@@ -7,28 +7,29 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import RepositoryCorrupt
+from morag.format.damage import UNREADABLE
+from morag.format.index_entries import content_id_of, exists, is_current
+from morag.format.objects import Index
 from morag.index.directory import EMPTY as NO_STRIPES
 from morag.index.directory import directory_of, segment_of, segments_of
 from morag.index.keys import ALL, KeyRange
-from morag.index.ops import content_id_of, exists, is_current
 from morag.index.segment import EMPTY as NO_ENTRIES
 from morag.index.segment import Segment
-from morag.persist.objects import Index
-from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from morag.format.objects import Commit, Stripe
     from morag.index.directory import Directory
     from morag.index.segment import Entry
-    from morag.persist.objects import Commit, Stripe
     from morag.persist.persist import Persist
 
-_MOST_AHEAD: Final = 16  # Stripes that a scan reads in one go.
+_MOST_AHEAD: Final = 16  # Stripes that a scan reads together.
+_SPLIT_ENTRIES: Final = 64  # This many entries outside the stripes count as one stripe.
 
 
 class CommitIndex:
-    """`own` are the keys of the commit's own operations, where the maker has them at hand."""
+    """`own` are the keys of the commit's own operations, if the caller has them."""
 
     __slots__ = ("_own", "_persist", "directory", "incremental")
 
@@ -55,7 +56,7 @@ class CommitIndex:
         return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
 
     def preload(self, keys: Iterable[bytes]) -> None:
-        """Read the stripes that the keys need in one go."""
+        """Read the stripes of these keys together."""
         needed = [self.directory.holding(k) for k in keys if self.incremental.find(k) is None]
         ids = [stripe.segment for stripe in needed if stripe is not None]
         if len(ids) > 1:
@@ -63,8 +64,8 @@ class CommitIndex:
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
         """Every key that exists, with its entry, in key order."""
-        # Nothing of the overlay is copied before it is needed: it may be large, and a listing may
-        # wait for a slow client for a long time.
+        # The overlay is not copied in advance: it may be large, and a listing may wait long for
+        # a slow client.
         overlay = self.incremental
         overlaid, end = overlay.bounds(range)
         for last, entries in self._stripes(range):
@@ -77,7 +78,7 @@ class CommitIndex:
         yield from (entry for entry in overlay.part(overlaid, end) if exists(entry[1]))
 
     def operations(self) -> Iterator[Entry]:
-        """What the commit itself did."""
+        """The commit's own operations."""
         if self._own is None:
             self._own = tuple(key for key, op in self.incremental.items() if is_current(op))
         for key in self._own:
@@ -94,18 +95,19 @@ class CommitIndex:
         low = bisect_left(self.directory.lasts, range.lower)
         upper = range.upper
         high = None if upper is None else bisect_left(self.directory.lasts, upper, low) + 1
-        # The last of them may begin at the upper bound or behind it.
+        # The last of them may begin at the upper bound or after it.
         wanted = (s for s in islice(stripes, low, high) if upper is None or s.first < upper)
         ahead = 1
         while group := list(islice(wanted, ahead)):
-            ahead = min(2 * ahead, _MOST_AHEAD)  # Who wants a page only, reads little too much.
+            # Start small: a reader of one page should read little more than it needs.
+            ahead = min(2 * ahead, _MOST_AHEAD)
             for stripe, segment in zip(group, segments_of(self._persist, group), strict=True):
                 inside = range.lower <= stripe.first and (upper is None or stripe.last < upper)
                 yield stripe.last, segment.items() if inside else segment.slice(range)
 
 
 def index_of(persist: Persist, commit: Commit | None) -> CommitIndex:
-    """The index of a commit; that of no commit is empty."""
+    """The index of a commit; empty for None."""
     if commit is None:
         return CommitIndex(persist, NO_ENTRIES, NO_STRIPES)
     index: CommitIndex | None = commit.memo.form
@@ -115,8 +117,20 @@ def index_of(persist: Persist, commit: Commit | None) -> CommitIndex:
     return index
 
 
+def split_keys(index: CommitIndex, parts: int) -> list[bytes]:
+    """The keys at which to cut for at most `parts` ranges of similar size; each starts a range.
+
+    Stripes have similar sizes; the entries of a large commit may not be in stripes yet. Only the
+    directory of stripes is read. A small index is not cut.
+    """
+    stripes = [stripe.first for stripe in index.directory.stripes]
+    starts = sorted({*stripes, *index.incremental.keys[_SPLIT_ENTRIES::_SPLIT_ENTRIES]})
+    parts = min(parts, len(starts) + (not stripes))
+    return [starts[part * len(starts) // parts] for part in range(1, parts)]
+
+
 def replaced(before: CommitIndex, changes: Iterable[Entry]) -> list[Entry]:
-    """What the index has under keys to which the changes give other content."""
+    """The entries of the index that the changes replace by other content."""
     added = [(key, op) for key, op in changes if exists(op)]
     before.preload([key for key, _ in added])
     return [
@@ -138,12 +152,10 @@ def _incremental_of(commit: Commit) -> Segment:
 def _overlaid(entries: Iterable[Entry], overlay: Iterable[Entry]) -> list[Entry]:
     merged = dict(entries)
     before = len(merged)
-    updated = 0
     for key, op in overlay:
         if not exists(op):
             before -= merged.pop(key, None) is not None
         else:
-            updated += 1
             merged[key] = op
-    # Updates stay in place; only keys that are new to the stripe disturb the order.
+    # Updates stay in place; only keys that are new to the stripe change the order.
     return list(merged.items()) if len(merged) == before else sorted(merged.items())

@@ -1,9 +1,9 @@
 """One sorted run of keys and entries, with the bytes it serializes to.
 
-Encoding an index key by key costs more than a whole commit may, so it happens once per key: each
-entry is kept as the chunk that stands for it in the serialized form. That is how many bytes of the
-previous key to drop, what to append, and the entry itself. All chunks lie in one piece of memory,
-beside the places where they end: a change splices a few bytes and copies the rest as a whole.
+Encoding an index key by key would cost more than the rest of a commit, so each key is encoded only
+once: an entry is kept as its chunk of the serialized form. A chunk has the number of bytes of the
+previous key to drop, the bytes to append, and the entry itself. All chunks are in one byte string,
+with the offsets at which they end: a change splices a few bytes and copies the rest as a whole.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.persist.index_bytes import split_index
-from morag.persist.order import END, to_utf8
-from morag.wire import varint
+from morag.format.index_bytes import chunk_head, split_index, whole_index
+from morag.format.key_order import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,15 +27,14 @@ Entry = tuple[bytes, bytes]
 Change = tuple[bytes, bytes | None]
 """A key and its new entry, or None to drop it."""
 
-_VERSION: Final = b"\x02"
 _COMPARED_AT_ONCE: Final = 16
 
 
 class Segment(Struct, frozen=True, gc=False):
-    """Immutable: whoever wants another segment makes a new one.
+    """Immutable: a change makes a new segment.
 
-    It is not tracked by the garbage collector, and nothing in it is: there are thousands of these
-    in a cache.
+    Neither a segment nor its parts are tracked by Python's garbage collector: a cache holds
+    thousands of segments.
     """
 
     keys: tuple[bytes, ...]
@@ -45,12 +43,12 @@ class Segment(Struct, frozen=True, gc=False):
 
     @classmethod
     def build(cls, entries: Iterable[Entry]) -> Segment:
-        """From entries in key order."""
+        """A segment of these entries, which must come in key order."""
         keys, chunks = [], []
         previous: bytes | None = None
         for key, op in entries:
             keys.append(key)
-            chunks.append(_head(previous, key) + op)
+            chunks.append(chunk_head(previous, key) + op)
             previous = key
         return cls.of_chunks(keys, chunks)
 
@@ -60,16 +58,12 @@ class Segment(Struct, frozen=True, gc=False):
 
     @classmethod
     def decode(cls, data: bytes) -> Segment:
-        """Raises what `split_index` raises; the caller knows in which object the bytes stand."""
+        """Raises the errors of `split_index`; the caller knows the object of these bytes."""
         keys, chunks = split_index(data)
         return cls.of_chunks(keys, chunks) if keys else EMPTY
 
     def serialize(self) -> bytes:
-        return _VERSION + varint(len(self.keys)) + self.data
-
-    @property
-    def ops(self) -> list[bytes]:
-        return [op for _, op in self.items()]
+        return whole_index(len(self.keys), self.data)
 
     def find(self, key: bytes) -> bytes | None:
         at = bisect_left(self.keys, key)
@@ -85,7 +79,7 @@ class Segment(Struct, frozen=True, gc=False):
         return list(self.part(*self.bounds(range)))
 
     def bounds(self, range: KeyRange) -> tuple[int, int]:
-        """The places of the first key in the range, and of the first one behind it."""
+        """The positions of the first key in the range, and of the first key after it."""
         low = bisect_left(self.keys, range.lower) if range.lower else 0
         high = len(self.keys) if range.upper is None else bisect_left(self.keys, range.upper)
         return low, high
@@ -123,7 +117,7 @@ class Segment(Struct, frozen=True, gc=False):
             start = end
 
     def divided(self, parts: int) -> list[Segment]:
-        """Cut into parts of nearly equal entry count, the last taking the rest."""
+        """Cut into parts with nearly equal numbers of entries; the last one takes the rest."""
         count = len(self.keys)
         size = max(1, count // parts)
         cuts = [*range(0, min(size * parts, count), size), count]
@@ -135,7 +129,7 @@ class Segment(Struct, frozen=True, gc=False):
             return other
         if not other.keys:
             return self
-        seam = _head(self.keys[-1], other.keys[0])
+        seam = chunk_head(self.keys[-1], other.keys[0])
         rest = other.data[other._op_start(0) :]
         moved = len(self.data) + len(seam) + len(rest) - len(other.data)
         ends = self.ends + array("I", [end + moved for end in other.ends])
@@ -148,12 +142,12 @@ class Segment(Struct, frozen=True, gc=False):
         return self.ends[at - 1] if at else 0
 
     def _op_start(self, at: int) -> int:
-        # Neither a drop count nor a key holds two zeros in a row before the key ends by them. The
-        # first byte is passed over, because a drop count may end in a zero where damage put one.
+        # A key ends with its first two zeros in a row, and a drop count has none. The first byte is
+        # skipped, because a damaged drop count may end in a zero.
         return self.data.find(END, self._start(at) + 1) + 2
 
     def part(self, low: int, high: int) -> Iterator[Entry]:
-        """The entries at these places."""
+        """The entries at these positions."""
         data, find, start = self.data, self.data.find, self._start(low)
         for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
             yield key, data[find(END, start + 1) + 2 : end]
@@ -174,7 +168,7 @@ class Segment(Struct, frozen=True, gc=False):
         if at < len(self.keys) and self.keys[at] == key:
             head = self.data[self._start(at) : self._op_start(at)]
             return self._spliced(at, at + 1, (key,), [head + op])
-        chunk = _head(self.keys[at - 1] if at else None, key) + op
+        chunk = chunk_head(self.keys[at - 1] if at else None, key) + op
         return self._spliced(at, at, (key,), [chunk])
 
     def _without(self, key: bytes) -> Segment:
@@ -184,25 +178,25 @@ class Segment(Struct, frozen=True, gc=False):
     def _spliced(
         self, low: int, high: int, keys: tuple[bytes, ...], chunks: list[bytes]
     ) -> Segment:
-        """The entries from `low` to `high` replaced by others. The one behind gets a new head."""
+        """Replace the entries from `low` to `high`. The next entry gets a new head."""
         start, new_keys = self._start(low), self.keys[:low] + keys + self.keys[high:]
         stop = self._start(high)
         behind = high
         if high < len(self.keys):
             previous = new_keys[low + len(keys) - 1] if low + len(keys) else None
             op = self.data[self._op_start(high) : self.ends[high]]
-            chunks = [*chunks, _head(previous, self.keys[high]) + op]
+            chunks = [*chunks, chunk_head(previous, self.keys[high]) + op]
             stop, behind = self.ends[high], high + 1
         middle = b"".join(chunks)
         moved = start + len(middle) - stop
         ends = self.ends[:low]
         ends.extend(accumulate((len(chunk) for chunk in chunks), initial=start))
-        del ends[low]  # The initial value, which is where the first of them starts.
+        del ends[low]  # The initial value is the start of the first chunk.
         ends.extend([end + moved for end in self.ends[behind:]])
         return Segment(new_keys, self.data[:start] + middle + self.data[stop:], ends)
 
     def _part(self, low: int, high: int) -> Segment:
-        first, at = _head(None, self.keys[low]), self._op_start(low)
+        first, at = chunk_head(None, self.keys[low]), self._op_start(low)
         data = first + self.data[at : self.ends[high - 1]]
         moved = len(first) - at
         return Segment(
@@ -216,12 +210,3 @@ class Segment(Struct, frozen=True, gc=False):
 
 
 EMPTY: Final = Segment((), b"", array("I"))
-
-
-def _head(previous: bytes | None, key: bytes) -> bytes:
-    if previous is None:
-        return to_utf8(key)
-    shared = min(len(previous), len(key))
-    differs = int.from_bytes(previous[:shared], "big") ^ int.from_bytes(key[:shared], "big")
-    shared -= (differs.bit_length() + 7) // 8
-    return varint(len(previous) - shared) + to_utf8(key[shared:])

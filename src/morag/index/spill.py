@@ -1,8 +1,8 @@
-"""Growing an index by one commit, and spilling it when it grew too large.
+"""Grows an index by one commit, and spills it when it is too large.
 
 Stripe sizes follow the repository. A spill rewrites about one stripe per changed key and the list
-of all stripes once, so with S bytes per stripe it costs S for the one and total/S for the other:
-the best S grows with the square root of the total.
+of all stripes once, so with S bytes per stripe the first costs S and the second total/S: the
+best S grows with the square root of the total.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.backend.base import ObjId
-from morag.index.directory import Directory, segments_of
-from morag.index.layered import CommitIndex
-from morag.index.ops import (
+from morag.format.index_entries import (
     INCREMENTAL_ADD,
     INCREMENTAL_REMOVE,
     NONE,
@@ -23,8 +20,11 @@ from morag.index.ops import (
     is_current,
     with_action,
 )
+from morag.format.objects import Index, IndexSegments, Stripe
+from morag.format.records import ObjId
+from morag.index.directory import Directory, segments_of
+from morag.index.layered import CommitIndex
 from morag.index.segment import EMPTY, Segment
-from morag.persist.objects import Index, IndexSegments, Stripe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from morag.index.segment import Change, Entry
     from morag.persist.persist import Persist
 
-_STRIPE_ENTRY_BYTES: Final = 96  # What one more stripe adds to the list of stripes, about.
+_STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list of stripes.
 _INDEX_ENTRY_BYTES: Final = 64
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
 
 
 class NewIndex(Struct, frozen=True):
-    """The index of a new commit, in the forms that its object needs."""
+    """The index of a new commit, in the form that its object needs."""
 
     index: CommitIndex
     incremental: bytes
@@ -57,8 +57,8 @@ def grown_index(
 ) -> NewIndex:
     """The parent's index with a new commit's operations, which come in key order.
 
-    `inherited` is how the parent refers to its reference index: unless the index spills, the new
-    commit does so in the same way.
+    `inherited` is the parent's reference to its reference index; unless the index spills, the new
+    commit has the same.
     """
     changes = _aged(parent)
     changes.update(operations)
@@ -73,9 +73,9 @@ def grown_index(
 
 
 def _aged(parent: CommitIndex) -> dict[bytes, bytes | None]:
-    """The parent's own operations as its child sees them: as those of somebody earlier.
+    """The parent's own operations as a child inherits them: marked as earlier operations.
 
-    Where there is no reference index yet, nothing needs to remember what is gone.
+    Without a reference index, removed keys need no entry.
     """
     striped = bool(parent.directory)
     return {
@@ -116,7 +116,7 @@ def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex
 def _changed_runs(
     persist: Persist, directory: Directory, spilled: Sequence[Change]
 ) -> list[Replacement]:
-    """Which stripes to replace by which, to take the spilled entries in."""
+    """The stripes to replace, and their replacements with the spilled entries."""
     if not directory:
         entries = [(key, op) for key, op in spilled if op is not None]
         if not entries:
@@ -139,10 +139,10 @@ def _changed_runs(
 
 
 class _Runs:
-    """Gathers stripes that are written anew, from left to right; neighbours join while they fit.
+    """Collects rewritten stripes, from left to right; neighbours are merged while they fit.
 
-    The run that is open stands for the stripes from `low` up to `high`, and `held` has what they
-    will hold. Those before it are closed.
+    The open run replaces the stripes from `low` up to `high` by the entries in `held`. Earlier runs
+    are closed.
     """
 
     def __init__(self, persist: Persist, directory: Directory, target: int) -> None:
@@ -155,7 +155,7 @@ class _Runs:
 
     def change(self, at: int, segment: Segment, changes: Sequence[Change]) -> None:
         if at < self._high:
-            # A tiny stripe before this one has taken it in already.
+            # A tiny stripe before this one was already merged with it.
             self._held = self._held.changed(changes)
         else:
             self._append(at, segment.changed(changes))
@@ -176,9 +176,10 @@ class _Runs:
         self._high = at + 1
 
     def _join_neighbour(self) -> None:
-        """What is too small to stand alone joins the next stripe, or the one before if it is last.
+        """Merge a run that is too small with the next stripe, or with the previous one if it is
+        last.
 
-        One before that is written anew itself had no room for it.
+        A previous stripe that is rewritten itself had no room for it.
         """
         untouched = self._closed[-1][1] if self._closed else 0
         if self._high < len(self._directory):
@@ -202,7 +203,7 @@ def _size_bytes(segment: Segment) -> int:
 
 
 def _limit_bytes(settings: Settings, directory: Directory) -> int:
-    """How large an incremental index may grow: the more stripes, the dearer is a spill."""
+    """The limit of an incremental index: with more stripes, a spill costs more."""
     most = min(_LARGEST_LIMIT_BYTES, settings.max_object_bytes // 2)
     return max(settings.max_incremental_index_bytes, min(2 * len(directory), most))
 
@@ -211,18 +212,18 @@ def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
     best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
     best //= isqrt(max(settings.max_incremental_index_bytes, len(directory))) or 1
     best = max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
-    # Their list is an object too. It takes a quarter of what the store allows, as a stripe may do.
+    # The list of stripes is an object, too. Like a stripe it may take a quarter of the limit.
     quarter = settings.max_object_bytes // 4 or 1
     return max(best, min(_STRIPE_ENTRY_BYTES * total // quarter, quarter))
 
 
 def _stripes(segment: Segment, target: int) -> list[tuple[Stripe, Index | None]]:
-    """The segment as one stripe, or as several if it outgrew the target."""
+    """The segment as one stripe, or as several if it is larger than the target."""
     return [_stripe(part) for part in _parts(segment, target)] if segment else []
 
 
 def _parts(segment: Segment, target: int) -> list[Segment]:
-    """Parts of equal entry count, and parts of those that long keys made too large still."""
+    """Parts with equal numbers of entries, cut further if long keys make them too large."""
     size = _size_bytes(segment)
     if size <= 2 * target or len(segment) == 1:
         return [segment]

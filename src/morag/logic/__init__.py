@@ -1,2 +1,2 @@
-"""The rules: what a commit, a history and a reference are. Knows Persist and indexes, and nothing
-of content, JSON or waiting clients."""
+"""The rules of commits, history and references. Knows `Persist` and indexes, but neither content,
+JSON nor waiting clients."""

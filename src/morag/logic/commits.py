@@ -1,4 +1,4 @@
-"""Building a commit on top of another, and finding what stands in its way."""
+"""Builds a commit on top of its parent, and finds its conflicts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from morag.backend.base import ObjId
+from morag.format import ids
+from morag.format.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
+from morag.format.index_entries import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
+from morag.format.key_order import key_to_utf8
+from morag.format.objects import Commit, CommitKind, Index, IndexSegments
+from morag.format.proof import FEW_OPERATIONS
+from morag.format.records import ObjId
 from morag.index.layered import CommitIndex, index_of, replaced
-from morag.index.ops import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
 from morag.index.spill import grown_index
 from morag.model.conflicts import ConflictType
-from morag.persist import ids
-from morag.persist.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
-from morag.persist.objects import Commit, CommitKind, Index, IndexSegments
-from morag.persist.order import key_to_utf8
-from morag.persist.proof import FEW_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class Add(Struct, frozen=True, gc=False):
 
 
 class Remove(Struct, frozen=True, gc=False):
-    """Take a key away that holds `expected` now. What held nothing expects NO_ANCESTOR."""
+    """Remove a key that holds `expected` now. NO_ANCESTOR stands for a key that held nothing."""
 
     key: bytes
     payload: int
@@ -53,8 +53,8 @@ class Remove(Struct, frozen=True, gc=False):
 class Unmoved(Struct, frozen=True, gc=False):
     """Assert that a key still holds `expected`; nothing is written for it.
 
-    What held nothing expects NO_ANCESTOR, and that is never fulfilled: Nessie does not take
-    absence for something that can stay unchanged.
+    NO_ANCESTOR stands for a key that held nothing, and always conflicts: Nessie does not treat
+    absence as something that can stay unchanged.
     """
 
     key: bytes
@@ -88,13 +88,13 @@ class Resolution(Enum):
     REPORT = "report"
     """The commit fails with this conflict, and with all others that are reported."""
     APPLY = "apply"
-    """The change is made all the same."""
+    """The change is made anyway."""
     DROP = "drop"
     """The change is left out."""
 
 
 class CommitConflicts(Exception):
-    """All conflicts of one commit. The floor above knows how to say them in content keys."""
+    """All conflicts of one commit. `versions` reports them in terms of content keys."""
 
     def __init__(self, conflicts: Sequence[KeyConflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -143,8 +143,8 @@ def build_commit(
         conflict = _conflict(index, remove, op)
         if allowed(conflict):
             ops[remove.key] = op
-            # Of a key that is added again the row keeps no remove. What is hashed for it must be
-            # found in the parent, or nobody could check the id; and what the parent has under the
+            # The row has no remove for a key that is added again. The hashed remove must be found
+            # in the parent, or the id could not be checked; and an entry of the parent with the
             # same content id is not removed at all.
             gone = op if conflict is None or remove.key not in added else conflict.existing
             if gone is not None and content_id_of(gone) != added.get(remove.key):
@@ -160,8 +160,8 @@ def build_commit(
     removed = {remove.key for remove in removes}
     for add in adds:
         op = make_op(ADD, add.payload, add.value, add.content_id)
-        # A key that is removed and added again starts anew: what was decided above on its remove
-        # holds for both.
+        # A key that is removed and added again starts as a new one: the decision on its remove
+        # applies to both.
         if add.key in ops if add.key in removed else allowed(_conflict(index, add, op)):
             ops[add.key] = op
             hashed.append(
@@ -176,7 +176,7 @@ def build_commit(
     grown = grown_index(persist, index, inherited, operations)
     tail = (parent_id,) if parent is None else (parent_id, *parent.tail)
     commit = Commit(
-        id=ids.commit_id(parent_id, draft.message, draft.headers, (), hashed),
+        id=ids.commit_id(parent_id, draft.message, draft.headers, hashed),
         created_micros=persist.now_micros(),
         seq=1 if parent is None else parent.seq + 1,
         tail=tail[: persist.settings.parents_per_commit],
@@ -194,15 +194,15 @@ def build_commit(
 
 
 def _needs_seal(draft: Draft, operations: Sequence[Entry]) -> bool:
-    """Whether damage could look like a sound commit of Nessie's (`refutation.py`)."""
+    """Whether damage could look like an intact commit of Nessie (`refutation.py`)."""
     return len(operations) > FEW_OPERATIONS or bool(draft.merge_parents and draft.adds)
 
 
 def _allows_seal(index: CommitIndex, operations: Sequence[Entry], readded: set[bytes]) -> bool:
     """Whether the id follows from the row and the parent.
 
-    The removes of `readded` keys are hashed, but not stored. They can be found again if they are
-    all that the commit replaced; a merge that is forced may also replace content without a remove.
+    The removes of `readded` keys are hashed, but not stored. They can be reconstructed if the
+    commit replaced nothing else; a forced merge may also replace content without a remove.
     """
     return not readded or readded == {key for key, _ in replaced(index, operations)}
 
@@ -231,7 +231,7 @@ def _unmoved_conflict(index: CommitIndex, unmoved: Unmoved) -> KeyConflict | Non
 def _difference(
     existing: bytes | None, payload: int, content_id: bytes, expected: ObjId
 ) -> ConflictType | None:
-    """The first way in which the existing entry is not the expected one."""
+    """The first reason why the existing entry is not the expected one."""
     if existing is None:
         return ConflictType.KEY_DOES_NOT_EXIST
     if payload != payload_of(existing):

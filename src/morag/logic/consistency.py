@@ -1,4 +1,4 @@
-"""Checking commits against what is really stored, and naming what is missing or damaged."""
+"""Checks commits against the store, and names missing and damaged objects."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from morag.backend.base import ObjId
 from morag.errors import RepositoryCorrupt
+from morag.format import object_codec as codec
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import content_id_of, has_content_id, payload_of, value_of
+from morag.format.objects import Commit, Index, Value
+from morag.format.records import ObjId
 from morag.index.diff import diff_with_pauses
 from morag.index.directory import segment_of
 from morag.index.layered import CommitIndex, index_of
-from morag.index.ops import content_id_of, has_content_id, payload_of, value_of
 from morag.logic.refutation import is_cut_off, refutes
-from morag.persist import codec
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, Index, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from morag.backend.base import Ref
+    from morag.format.objects import Obj
+    from morag.format.records import Ref
     from morag.index.segment import Segment
-    from morag.persist.objects import Obj
     from morag.persist.persist import Persist
 
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Work that may take long: it can be stopped for a while, or for good, after each step."""
+"""Work that may take long: the caller can pause or stop it after each step."""
 
 _MOST_VALUES: Final = 100
-_MANY_BYTES: Final = 1024 * 1024  # Of values that were read together: the next may be as large.
+_MANY_BYTES: Final = 1024 * 1024  # Size of values read together: the next ones may be as large.
 _ORDERS_TRIED: Final = 5_000
 
 
 class Consistency(Enum):
-    """From good to bad; the worst of several commits speaks for all."""
+    """From good to bad; the worst of several commits is the result for all."""
 
     NOT_CHECKED = "NOT_CHECKED"
     COMMIT_CONSISTENT = "COMMIT_CONSISTENT"
     COMMIT_CONTENT_INCONSISTENT = "COMMIT_CONTENT_INCONSISTENT"
-    """The commit and its index are sound, but content is missing or damaged."""
+    """The commit and its index are intact, but content is missing or damaged."""
     COMMIT_INCONSISTENT = "COMMIT_INCONSISTENT"
     """The commit itself, or its index, is missing or damaged."""
 
@@ -55,7 +55,7 @@ class Consistency(Enum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that is wrong, and with which object."""
+    """One problem, and the object that has it."""
 
     id: ObjId
     problem: str
@@ -69,7 +69,7 @@ class CommitStatus(Struct, frozen=True):
 
 
 def check_reference(persist: Persist, ref: Ref) -> Steps[list[CommitStatus]]:
-    """The head, then the heads before it, newest first."""
+    """The head, then the previous heads, newest first."""
     pointers = [ref.pointer, *(previous.pointer for previous in ref.previous)]
     return (yield from _check_all(persist, pointers))
 
@@ -89,8 +89,8 @@ def check_log(persist: Persist, start: CommitStatus, commits: int) -> Steps[Cons
 def check_commit(persist: Persist, id: ObjId) -> CommitStatus:
     """Read everything that the commit needs from the store, past the cache, and verify it.
 
-    Ids are recomputed, so that a flipped bit shows as surely as a missing row. The values come
-    last: where only those fail, the commit can still be listed.
+    Ids are recomputed, so that a flipped bit is found as reliably as a missing row. Values are
+    checked last: if only they fail, the commit can still be listed.
     """
     steps = check_in_steps(persist, id)
     while True:
@@ -102,7 +102,7 @@ def check_commit(persist: Persist, id: ObjId) -> CommitStatus:
 
 
 def check_in_steps(persist: Persist, id: ObjId) -> Steps[CommitStatus]:
-    """Like `check_commit`, in steps of some milliseconds each."""
+    """Like `check_commit`, in steps of a few milliseconds each."""
     if id == NO_ANCESTOR:
         return CommitStatus(id, None, Consistency.COMMIT_CONSISTENT)
     checker = _Checker(persist)
@@ -133,10 +133,10 @@ def _check_all(persist: Persist, ids: Iterable[ObjId]) -> Steps[list[CommitStatu
 
 
 class _Checker:
-    """Collects findings. Objects come straight from the store and are shared with nobody."""
+    """Collects findings. Objects are read from the store and not shared with the cache."""
 
     def __init__(self, persist: Persist) -> None:
-        self.persist = persist.afresh()
+        self.persist = persist.with_empty_cache()
         self.findings: list[Finding] = []
 
     @property
@@ -174,18 +174,21 @@ class _Checker:
         return None if len(self.findings) > before else index
 
     def against_parent(self, commit: Commit, index: CommitIndex) -> Steps[None]:
-        """What the id does not cover: place in history, and all that was inherited."""
+        """Check what the id does not cover: the position in history, and all inherited entries."""
         if is_cut_off(commit):
-            return  # What it inherited is gone, and so is what its `seq` counts.
+            return  # The commits that it inherited from, and that its `seq` counts, are gone.
         parent = None
         operations = list(index.operations())
         if commit.parent != NO_ANCESTOR:
             parent = self._parent(commit.parent)
             if parent is None:
-                # That is the parent's trouble, and shows when the parent is checked. Unless it is
-                # not the parent that is damaged, but its id in here.
+                # A damaged or missing parent is found when the parent itself is checked. But its id
+                # in this commit may be the damaged part.
                 if refutes(self.persist, commit, _ORDERS_TRIED):
-                    self._note(commit.id, "the commit does not hash to its id, its parent unread")
+                    self._note(
+                        commit.id,
+                        "the commit does not hash to its id, and its parent cannot be read",
+                    )
                 return
         if commit.seq != (1 if parent is None else parent.seq + 1):
             self._note(commit.id, "seq does not follow the parent's")
@@ -205,7 +208,7 @@ class _Checker:
             if refutes(self.persist, commit, _ORDERS_TRIED):
                 self._note(commit.id, "the commit does not hash to its id")
         except RepositoryCorrupt:
-            return  # The parent's index cannot be read: again the parent's trouble.
+            return  # The parent's index cannot be read, which is found when the parent is checked.
 
     def _parent(self, id: ObjId) -> Commit | None:
         try:
@@ -253,7 +256,7 @@ class _Checker:
 
 
 def _other_content(value: Value, op: bytes) -> bool:
-    """An entry without a content id says nothing about it."""
+    """An entry without a content id matches any."""
     return has_content_id(op) and str(UUID(bytes=content_id_of(op))) != value.content_id
 
 

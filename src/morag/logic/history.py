@@ -1,4 +1,4 @@
-"""Walking commits: logs, ancestry, merge bases."""
+"""Walks commits: logs, ancestry, merge bases."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from morag.errors import ReferenceNotFound, RepositoryCorrupt
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit, CommitKind
+from morag.format.ids import NO_ANCESTOR
+from morag.format.objects import Commit, CommitKind
 from morag.persist.persist import ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from morag.backend.base import ObjId
+    from morag.format.records import ObjId
     from morag.persist.persist import Persist
 
 
 def find_commit(persist: Persist, id: ObjId) -> Commit | None:
-    """The commit that somebody asked for by its hash; None for NO_ANCESTOR, which is no commit.
+    """The commit that a client named by its hash; None for NO_ANCESTOR, which is not a commit.
 
-    Commits on internal references are nobody's business, even to those who know a hash.
+    Commits on internal references are hidden, even from a client that knows a hash.
     """
     if id == NO_ANCESTOR:
         return None
@@ -35,7 +35,7 @@ def find_commit(persist: Persist, id: ObjId) -> Commit | None:
 
 
 def head_commit(persist: Persist, id: ObjId) -> Commit | None:
-    """The commit that a reference points to, which must be there."""
+    """The commit that a reference points to, which must exist."""
     return None if id == NO_ANCESTOR else persist.fetch(Commit, id)
 
 
@@ -88,7 +88,7 @@ def common_ancestor(persist: Persist, one: Commit, other: Commit) -> Commit | No
     """The newest commit that both have among their first parents."""
     lower, upper = sorted((one, other), key=lambda c: c.seq)
     level = predecessor(persist, upper, upper.seq - lower.seq)
-    # Both walks now stand at the same seq. Go down together, a tail at a time, until they meet.
+    # Both walks are now at the same seq. Go down together, one tail at a time, until they meet.
     left, right = lower, head_commit(persist, level)
     while right is not None and left.id != right.id:
         for a, b in zip(left.tail, right.tail, strict=False):
@@ -108,15 +108,15 @@ class _Seen(IntFlag):
     OTHER = 2
     BOTH = 3
     STALE = 4
-    """Below a commit that was reached from both sides: no better than that one."""
+    """Below a commit that was reached from both sides, so not a better base than that one."""
 
 
 def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
     """The best common ancestor over all parents: one that no other common ancestor descends from.
 
     The walk goes by falling `seq`, which reaches most children before their parents. A merge parent
-    may have a higher `seq` than its child, so the order only saves work: a commit that learns
-    something new is walked again, and where several bases remain, reachability decides.
+    may have a higher `seq` than its child, so the order only saves work: a commit whose
+    marks change is walked again, and if several bases remain, reachability decides.
     """
     if one.id == other.id:
         return one
@@ -125,7 +125,7 @@ def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
     queue = [(-commit.seq, id) for id, commit in commits.items()]
     heapify(queue)
     waiting = set(commits)
-    fresh = 2  # How many of those waiting are not stale; without any, no base can turn up.
+    fresh = 2  # How many waiting commits are not stale; without any, no base can be found.
     bases: dict[ObjId, Commit] = {}
     while fresh:
         _, id = heappop(queue)
@@ -154,7 +154,7 @@ def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
 
 
 def _without_ancestors(persist: Persist, commits: list[Commit]) -> list[Commit]:
-    """Those that no other of them descends from. Exact, and only needed for criss-cross merges."""
+    """The ones that no other one descends from. Exact, and only needed for criss-cross merges."""
     if len(commits) < 2:
         return commits
     wanted = {commit.id for commit in commits}

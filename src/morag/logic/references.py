@@ -1,103 +1,65 @@
-"""Named references: create, find, list, move and drop them, so that nothing is ever half done.
+"""Named references: create, find, list, move and drop them, atomically for all readers.
 
 All names are kept as keys of the internal reference `int/refs`, by ordinary commits. Creating a
 reference commits its name first and inserts its row last; dropping marks the row first, commits,
-and removes the row last. Whoever finds a step missing makes it: the reader who misses a row that
-the commit promises inserts it, the one who meets a marked row finishes the drop.
+and removes the row last. A reader that finds a missing step completes it: if the row of a
+committed name is missing, it inserts the row; if a row is marked, it finishes the drop.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from morag.backend.base import Ref
 from morag.errors import (
     BadRequest,
     ReferenceAlreadyExists,
-    ReferenceNotFound,
     RepositoryCorrupt,
     StoreBusy,
     StoreCannotWrite,
 )
-from morag.index.keys import key_text, text_key, text_range
-from morag.index.layered import index_of
-from morag.index.ops import payload_of, value_of
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import payload_of, value_of
+from morag.format.objects import RefObj
+from morag.format.records import Ref
+from morag.index.keys import text_key
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove
-from morag.logic.history import head_commit
-from morag.logic.internal import REFS, commit_internal, internal_draft, is_current
+from morag.logic.internal_refs import REFS, commit_internal, internal_draft, is_unchanged_by_swap
+from morag.logic.reference_reader import INTERNAL, ReferenceReader, ref_of, short_name
 from morag.logic.reflog import RefOperation
-from morag.model.names import split_full_name
 from morag.model.times import instant_text
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import RefObj
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from morag.backend.base import LogRow, ObjId
+    from morag.backend.base import LogRow
+    from morag.format.objects import Obj
+    from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
-    from morag.logic.reflog import RefLog
+    from morag.logic.reflog import RefLogWriter
     from morag.logic.retry import Retries
-    from morag.persist.objects import Obj
     from morag.persist.persist import Persist
-
-INTERNAL: Final = "int/"
-_ROWS_AT_ONCE: Final = 100
 
 
 class RefMoved(Exception):
-    """The reference is not where the caller expected it; `ref` is how it was found."""
+    """The reference is not at the expected commit; `ref` is its actual state."""
 
     def __init__(self, ref: Ref) -> None:
         super().__init__(f"'{ref.name}' is at {ref.pointer.hex()}")
         self.ref = ref
 
 
-class References:
-    """References by their full names, such as `refs/heads/main`."""
+class References(ReferenceReader):
+    """References that can be changed. Reads complete interrupted changes."""
 
-    def __init__(self, persist: Persist, ref_log: RefLog, retries: Retries) -> None:
-        self._persist = persist
+    def __init__(self, persist: Persist, ref_log: RefLogWriter, retries: Retries) -> None:
+        super().__init__(persist)
         self._ref_log = ref_log
         self._retries = retries
-        # Names change one after the other in this process; other processes meet in the swap.
+        # Names change one at a time in this process; the swap decides between processes.
         self._lock = Lock()
-
-    def find(self, name: str) -> Ref | None:
-        return self.find_all([name])[0]
-
-    def find_all(self, names: list[str]) -> list[Ref | None]:
-        """The references as they are, after mending what was cut short."""
-        rows = self._persist.refs(names)
-        return [self._mended(name, rows.get(name)) for name in names]
-
-    def find_first(self, names: list[str]) -> Ref | None:
-        """The first of the names that exists, read in one go."""
-        rows = self._persist.refs(names)
-        for name in names:
-            ref = self._mended(name, rows.get(name))
-            if ref is not None:
-                return ref
-        return None
-
-    def get(self, name: str) -> Ref:
-        ref = self.find(name)
-        if ref is None:
-            raise ReferenceNotFound.named(_short(name))
-        return ref
-
-    def list(
-        self, prefix: str = "", start: str | None = None, end: str | None = None
-    ) -> Iterator[Ref]:
-        """References in the order of their names, from `start` on, up to `end` inclusive."""
-        entries = self._names(self._names_ref()).items(text_range(prefix, start, end))
-        names = (key_text(key) for key, _ in entries)
-        while batch := list(islice(names, _ROWS_AT_ONCE)):
-            yield from (ref for ref in self.find_all(batch) if ref is not None)
 
     def create(
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
@@ -106,27 +68,29 @@ class References:
         self._persist.check_name(name)
         with self._lock:
             if self.find(name) is not None:
-                raise ReferenceAlreadyExists.named(_short(name))
-            # Only now: a drop that we had to wait for must not seem younger than this.
+                raise ReferenceAlreadyExists.named(short_name(name))
+            # Read the clock only now: a drop that this call waited for must not be newer.
             ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
             line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
             for _ in self._retries.attempts("create reference"):
                 if self._inserted(ref, line):
-                    # A store of one process needs no check: the lock keeps others from dropping it.
-                    if self._persist.is_shared and not self._insist(self._is_among_names, ref):
+                    # A store of one process needs no check: the lock prevents a concurrent drop.
+                    if self._persist.is_shared and not self._check_until_answered(
+                        self._is_among_names, ref
+                    ):
                         self._take_back_if_dropped(ref)
                     return ref
-                # A reader may have mended it before we came to it, perhaps from an older commit.
+                # A reader may have completed it first, perhaps from an older commit.
                 found = self._persist.ref(name)
                 if found is not None and found.created_micros == ref.created_micros:
                     self._persist.append_log([line])
                     return found
-                self._mended(name, found)
-        raise AssertionError("the attempts end by an error")
+                self._as_completed(name, found)
+        raise AssertionError("the attempts end with an error")
 
     def move(self, ref: Ref, pointer: ObjId, who: str = "") -> Ref:
-        """Assign: point `ref` elsewhere, if it is still as the caller saw it."""
+        """Assign: point `ref` to another commit, if it has not changed since the caller read it."""
         line = self._ref_log.line(
             ref.name, RefOperation.ASSIGN_REFERENCE, ref.pointer, pointer, who
         )
@@ -155,7 +119,7 @@ class References:
     def _swapped(
         self, name: str, expected: Ref | None, new: Ref | None, lines: Sequence[LogRow] = ()
     ) -> bool:
-        """Swap, and look before a failure is believed: the reply may be lost, but not the deed."""
+        """Swap, and check the store after a failure: the swap may have succeeded unnoticed."""
         may_be_done = False
         for attempt in self._retries.attempts("move reference"):
             try:
@@ -163,67 +127,55 @@ class References:
                     return True
                 if not self._is_done(name, expected, new):
                     return False
-                # Without a failure another server may have made the change and logged it. Two
+                # If nothing failed, another server may have made the change and logged it. Two
                 # servers that log a creation write the same line.
                 if may_be_done or expected is None:
                     self._persist.append_log(lines)
                 return True
             except StoreBusy as busy:
                 attempt.failure, may_be_done = busy, True
-            except Exception:
+            except Exception:  # After any error the swap may have succeeded.
                 if not self._is_done(name, expected, new):
                     raise
                 self._persist.append_log(lines)
                 return True
-        raise AssertionError("the attempts end by an error")
+        raise AssertionError("the attempts end with an error")
 
     def _is_done(self, name: str, expected: Ref | None, new: Ref | None) -> bool:
-        """Whether the store is as the swap would have left it, or was so and went on from there."""
-        now = self._row_for_sure(name)
+        """Whether the store is in the state after the swap, or has moved on from it."""
+        now = self._current_row(name)
         if new is None:
             return now is None or expected is None or now.identity != expected.identity
         if now is not None and now.identity == new.identity:
             return True
         if new.deleted:
-            # Another finished the drop. The name goes before the row, so it is the name that tells.
-            created = self._created_for_sure(name)
+            # Another server finished the drop. The name is removed first, so the name decides.
+            created = self._currently_created(name)
             return created is None or created.created_micros != new.created_micros
-        return now is not None and expected is not None and _went_on(now, expected, new)
+        return now is not None and expected is not None and _moved_on(now, expected, new)
 
-    def _row_for_sure(self, name: str) -> Ref | None:
-        """The row as it is; one that seems absent may only be too young to be seen."""
+    def _current_row(self, name: str) -> Ref | None:
+        """The current row; a stale one is read again."""
         for _ in self._retries.attempts("read reference"):
             row = self._persist.ref(name)
-            if row is None or is_current(self._persist, row):
+            if row is None or is_unchanged_by_swap(self._persist, row):
                 return row
-        raise AssertionError("the attempts end by an error")
+        raise AssertionError("the attempts end with an error")
 
-    # Mending
+    # Completing interrupted changes
 
-    def _mended(self, name: str, row: Ref | None) -> Ref | None:
-        if name.startswith(INTERNAL):
-            return None  # Never shown, whatever the row says.
-        if row is None:
-            return self._restored(name)
-        if row.deleted:
-            if not self._persist.read_only:
-                self._finish_drop(row)
-            return None
-        return row
+    def _dropped(self, marked: Ref) -> Ref | None:
+        self._finish_drop(marked)
+        return None
 
     def _restored(self, name: str) -> Ref | None:
-        """The row of a name that was committed but not inserted."""
         created = self._created(name)
-        if created is not None and not self._persist.read_only:
-            created = self._created_for_sure(name)
+        if created is not None:
+            created = self._currently_created(name)
         if created is None:
             return None
-        ref = Ref(
-            name, created.initial_pointer, False, created.created_micros, created.extended_info
-        )
-        if self._persist.read_only:
-            return ref  # As if it had been inserted: who comes to write will do it.
-        # Who created it is not known, but that somebody did shall not be missing from the log.
+        ref = ref_of(created)
+        # The creator is unknown, but the creation must not be missing from the log.
         inserted = self._inserted(ref, self._ref_log.creation(ref))
         if self._take_back_if_dropped(ref):
             return None
@@ -233,76 +185,61 @@ class References:
         return None if row is None or row.deleted else row
 
     def _inserted(self, ref: Ref, line: LogRow) -> bool:
-        """Insert the row of a committed name. An insert that failed may have been made."""
+        """Insert the row of a committed name. An insert that failed may have succeeded."""
         try:
             return self._swapped(ref.name, None, ref, [line])
         except StoreCannotWrite:
             raise  # Nothing was written.
-        except Exception:
+        except Exception:  # The insert may have succeeded.
             self._take_back_if_dropped(ref)
             raise
 
     def _take_back_if_dropped(self, ref: Ref) -> bool:
         """Remove a row that was inserted after its name had been dropped.
 
-        A reader may have inserted the row first, and another server dropped the reference, all
-        between the commit of the name and our insert. Then nobody else would ever remove the row.
+        Between the commit of the name and our insert, a reader may have inserted the row and
+        another server dropped the reference. Then no other process would ever remove the row.
         """
-        return self._insist(self._taken_back, ref)
+        return self._check_until_answered(self._taken_back, ref)
 
     def _taken_back(self, ref: Ref) -> bool:
-        if self._created_for_sure(ref.name) == _created(ref):
+        if self._currently_created(ref.name) == _initial_state(ref):
             return False
         self._persist.swap_ref(ref.name, ref, None)
         return True
 
-    def _insist(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
-        """Check again after a failure: giving up could leave a row without a name for good."""
+    def _check_until_answered(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
+        """Check again after a failure: otherwise a row without a name could remain forever."""
         for attempt in self._retries.attempts("create reference"):
             try:
                 return check(ref)
             except (StoreCannotWrite, RepositoryCorrupt):
-                raise  # The next try would fail as well.
+                raise  # The next attempt would fail, too.
             except Exception as failure:  # noqa: BLE001 - raised by the last attempt.
                 attempt.failure = failure
-        raise AssertionError("the attempts end by an error")
+        raise AssertionError("the attempts end with an error")
 
     def _finish_drop(self, marked: Ref) -> None:
         self._commit_removal(marked)
         self._swapped(marked.name, marked, None)
 
-    def _created(self, name: str) -> RefObj | None:
-        """What the names say about this one, or None if it is not among them."""
-        return self._created_at(self._names_ref(), name)
-
-    def _created_for_sure(self, name: str) -> RefObj | None:
-        """The same for one who acts on it without a commit: what was true before may do harm."""
+    def _currently_created(self, name: str) -> RefObj | None:
+        """Like `_created`, but never stale: for callers that act on it without a commit."""
         for _ in self._retries.attempts("read references"):
             ref = self._names_ref()
             created = self._created_at(ref, name)
-            if ref is None or is_current(self._persist, ref):
+            if ref is None or is_unchanged_by_swap(self._persist, ref):
                 return created
-        raise AssertionError("the attempts end by an error")
-
-    def _created_at(self, names: Ref | None, name: str) -> RefObj | None:
-        op = self._names(names).get(text_key(name))
-        return None if op is None else self._persist.fetch(RefObj, value_of(op))
+        raise AssertionError("the attempts end with an error")
 
     def _is_among_names(self, ref: Ref) -> bool:
         op = self._names(self._names_ref()).get(text_key(ref.name))
-        return op is not None and value_of(op) == _created(ref).id
+        return op is not None and value_of(op) == _initial_state(ref).id
 
     # Commits on int/refs
 
-    def _names_ref(self) -> Ref | None:
-        return self._persist.ref(REFS)
-
-    def _names(self, ref: Ref | None) -> CommitIndex:
-        head = NO_ANCESTOR if ref is None else ref.pointer
-        return index_of(self._persist, head_commit(self._persist, head))
-
     def _commit_name(self, ref: Ref) -> None:
-        created, key = _created(ref), text_key(ref.name)
+        created, key = _initial_state(ref), text_key(ref.name)
 
         def draft(_: CommitIndex) -> Draft:
             message = f"Create reference {ref.name} pointing to {ref.pointer.hex()}"
@@ -311,7 +248,7 @@ class References:
         try:
             self._commit(draft, [created])
         except CommitConflicts:
-            raise ReferenceAlreadyExists.named(_short(ref.name)) from None
+            raise ReferenceAlreadyExists.named(short_name(ref.name)) from None
 
     def _commit_removal(self, ref: Ref) -> None:
         key = text_key(ref.name)
@@ -319,9 +256,9 @@ class References:
         def draft(names: CommitIndex) -> Draft | None:
             op = names.get(key)
             if op is None:
-                return None  # Somebody else committed it already.
+                return None  # Another process committed it already.
             if self._persist.fetch(RefObj, value_of(op)).created_micros != ref.created_micros:
-                return None  # The name stands for a younger reference by now.
+                return None  # The name belongs to a newer reference by now.
             message = f"Drop reference {ref.name} pointing to {ref.pointer.hex()}"
             remove = Remove(key, payload_of(op), value_of(op))
             return self._draft("delete", ref, message, removes=[remove])
@@ -350,8 +287,8 @@ class References:
         commit_internal(self._persist, self._retries, REFS, make, objects)
 
 
-def _created(ref: Ref) -> RefObj:
-    """What is stored about the creation of a reference, which was not moved since."""
+def _initial_state(ref: Ref) -> RefObj:
+    """The stored record of a reference that has not moved since its creation."""
     return RefObj(ref.name, ref.pointer, ref.created_micros, ref.extended_info)
 
 
@@ -360,14 +297,8 @@ def _check_not_internal(name: str) -> None:
         raise BadRequest(f"'{name}' is reserved for the catalog itself; choose another name")
 
 
-def _short(name: str) -> str:
-    """The name as users know it."""
-    split = split_full_name(name)
-    return name if split is None else split[1]
-
-
-def _went_on(now: Ref, expected: Ref, new: Ref) -> bool:
-    """Whether `now` was `new` before others moved it: then it remembers our very move."""
+def _moved_on(now: Ref, expected: Ref, new: Ref) -> bool:
+    """Whether others moved the ref after our swap: then its previous heads include our move."""
     if now.created_micros != new.created_micros or new.pointer == expected.pointer:
         return False
     pointers = (now.pointer, *(previous.pointer for previous in now.previous))

@@ -1,4 +1,4 @@
-"""The ref-log: who moved which reference from where to where, when, and by which operation."""
+"""The ref-log: which reference moved from where to where, when, and by which operation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from morag.backend.base import LogRow, ObjId
+from morag.backend.base import LogRow
 from morag.errors import BadRequest, RepositoryCorrupt
-from morag.persist.ids import NO_ANCESTOR
-from morag.wire import UNREADABLE
+from morag.format.damage import UNREADABLE
+from morag.format.ids import NO_ANCESTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from morag.backend.base import Ref
+    from morag.format.records import ObjId, Ref
     from morag.persist.persist import Persist
 
 
@@ -35,8 +35,8 @@ class RefOperation(Enum):
 class RefMove(Struct, frozen=True, array_like=True):
     """One move. A lane's batch of commits is one move; `commits` counts them.
 
-    Stored as it stands: only append fields, with a default. Nothing else protects a line, so it has
-    a checksum of its own and of its key; 0 stands for none, as in lines of early versions.
+    Stored in this form: only append fields, with a default. Nothing else protects a line, so it has
+    a checksum over itself and its key; 0 means none, as in lines of early versions.
     """
 
     name: str
@@ -49,7 +49,9 @@ class RefMove(Struct, frozen=True, array_like=True):
     checksum: int = 0
 
 
-class RefLog:
+class RefLogWriter:
+    """Builds the lines, which are written together with the moves."""
+
     def __init__(self, persist: Persist, random_bytes: Callable[[int], bytes]) -> None:
         self._persist = persist
         self._random_bytes = random_bytes
@@ -63,31 +65,34 @@ class RefLog:
         who: str = "",
         commits: int = 0,
     ) -> LogRow:
-        """A line to be written together with the move it tells of."""
+        """The line to write together with a move."""
         nanos = self._persist.clock_nanos()
         move = RefMove(name, operation, before, after, who, nanos // 1000, commits)
-        # Time first, so that lines sort by it; then chance, so that servers do not meet.
+        # The time first, for the sort order; then random bytes, so that servers do not collide.
         return _row(nanos.to_bytes(8, "big") + self._random_bytes(4), move)
 
     def creation(self, ref: Ref, who: str = "") -> LogRow:
-        """The line of a creation, under the same key whoever writes it.
+        """The line of a creation, under the same key for every writer.
 
-        A reader who inserts the row in the creator's place also writes the line: it stays one.
+        A reader that inserts the row for the creator writes the same line, so there is only one.
         """
         at, name = ref.created_micros, ref.name
         move = RefMove(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, ref.pointer, who, at)
-        chance = sha256(name.encode()).digest()[:4]
-        return _row((at * 1000).to_bytes(8, "big") + chance, move)
+        suffix = sha256(name.encode()).digest()[:4]  # Instead of random bytes.
+        return _row((at * 1000).to_bytes(8, "big") + suffix, move)
 
-    def read(self, before: str | None = None, limit: int = 100) -> tuple[list[RefMove], str | None]:
-        """Moves, newest first, and the token to go on with; no token at the end."""
-        try:
-            key = None if before is None else bytes.fromhex(before)
-        except ValueError:
-            raise BadRequest("Invalid token string representation") from None
-        rows = self._persist.read_log(key, limit + 1)
-        token = rows[limit - 1].key.hex() if len(rows) > limit else None
-        return [_move_of(row) for row in rows[:limit]], token
+
+def read_moves(
+    persist: Persist, before: str | None = None, limit: int = 100
+) -> tuple[list[RefMove], str | None]:
+    """Moves, newest first, and the token of the next page; no token at the end."""
+    try:
+        key = None if before is None else bytes.fromhex(before)
+    except ValueError:
+        raise BadRequest("Invalid token string representation") from None
+    rows = persist.read_log(key, limit + 1)
+    token = rows[limit - 1].key.hex() if len(rows) > limit else None
+    return [_move_of(row) for row in rows[:limit]], token
 
 
 def _row(key: bytes, move: RefMove) -> LogRow:
@@ -106,7 +111,7 @@ def _move_of(row: LogRow) -> RefMove:
 
 
 def _checksum(key: bytes, move: RefMove) -> int:
-    """Of exactly these fields: a field that is added later must not change it for older lines."""
+    """The checksum of exactly these fields: later fields must not change it for older lines."""
     texts = [move.name, move.operation.value, move.before.hex(), move.after.hex(), move.who]
     covered = "\0".join([*texts, str(move.at_micros), str(move.commits)])
     return crc32(covered.encode(), crc32(key))

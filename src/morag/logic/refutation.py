@@ -1,18 +1,18 @@
-"""Whether a commit whose id does not follow from its row is damaged.
+"""Decides whether a commit whose id does not follow from its row is damaged.
 
-`persist/proof.py` explains why the id of a sound commit need not follow from its row. Such a commit
-is refuted only if all that its writer may have hashed was tried in vain: the operations in any
-order, with the removes of keys that it added again, whose former entries the parent has, and the
-headers in the orders that they had before Nessie read and rewrote the commit.
+`format/proof.py` explains why the id of an intact commit need not follow from its row. Such a
+commit is refuted only if nothing that its writer may have hashed gives its id: the operations in
+any order, with the removes of keys that it added again, whose former entries the parent has, and
+the headers in the orders that they had before Nessie read and rewrote the commit.
 
-Some ids depend on what cannot be found again, and such commits are never refuted:
+Some ids depend on data that cannot be reconstructed, and such commits are never refuted:
 
 - Nessie's commits with more operations than can be tried.
 - Nessie's merges that add something. If the merged branch added a key again, Nessie hashes the
-  remove of what the merge base had there, and a merge that is forced may find something else, or
-  nothing, in the parent. (Since 0.78; squashed transplants, which had no merge parents, ended
+  remove of the merge base's entry, and for a forced merge the parent may have another entry, or
+  none. (Since 0.78; squashed transplants, which had no merge parents, ended
   with 0.62.)
-- Commits that Nessie imported, which keep their ids, and the one at which it cut a history off.
+- Commits that Nessie imported, which keep their ids, and the commit at which it cut a history.
 - Commits of content without a content id: an id of zeros is hashed, but stored as none.
 
 Morag seals such commits of its own: their ids follow from the row and the parent in one known way.
@@ -25,8 +25,11 @@ from math import comb, factorial
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import RepositoryCorrupt
-from morag.index.layered import index_of, replaced
-from morag.index.ops import (
+from morag.format import ids
+from morag.format.damage import UNREADABLE
+from morag.format.header_order import orders_before_rewrites
+from morag.format.ids import ID_BYTES, NO_ANCESTOR
+from morag.format.index_entries import (
     content_id_of,
     exists,
     has_content_id,
@@ -34,42 +37,39 @@ from morag.index.ops import (
     payload_of,
     value_of,
 )
+from morag.format.key_order import key_to_utf8
+from morag.format.objects import Commit, CommitKind
+from morag.format.proof import FEW_OPERATIONS, is_proven
+from morag.index.layered import index_of, replaced
 from morag.index.segment import Segment
 from morag.logic.repository import read_description
 from morag.model.times import parse_instant
-from morag.persist import ids
-from morag.persist.header_order import orders_before_rewrites
-from morag.persist.ids import ID_BYTES, NO_ANCESTOR
-from morag.persist.objects import Commit, CommitKind
-from morag.persist.order import key_to_utf8
 from morag.persist.persist import ObjectMissing
-from morag.persist.proof import FEW_OPERATIONS, is_proven
-from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from morag.format.ids import Headers
     from morag.index.segment import Entry
-    from morag.persist.ids import Headers
     from morag.persist.persist import Persist
 
 ORDERS_TRIED_ON_LOAD: Final = 2 * factorial(FEW_OPERATIONS)
 """All orders of a few operations, or fewer with keys that were added again: about a millisecond."""
 
-# Nessie's tool that cuts a history off gives the oldest commit that is left no parent and another
-# message, and the id that it had.
+# Nessie's tool that cuts a history gives the oldest remaining commit no parent and another
+# message, but keeps its id.
 _CUT: Final = " [updated to remove parents on "
 
 _CLOCKS_DIFFER_MICROS: Final = 3_600_000_000
-"""By how much the clock of a server may be ahead of the one on which its commits were imported."""
+"""How far the clock of a server may be ahead of the clock of the machine that imported commits."""
 
 
 def refutes(persist: Persist, commit: Commit, most_orders: int = ORDERS_TRIED_ON_LOAD) -> bool:
     """Whether the commit is certainly not what its id says.
 
-    Reads other objects through `persist`. If the parent is damaged, or something that it needs is,
-    nothing is refuted: what it held is not known. A parent that is not there at all is different:
-    then it may be the parent's id in this commit that is damaged.
+    Reads other objects through `persist`. If the parent, or an object that it needs, is damaged,
+    nothing is refuted, because its entries are unknown. A missing parent is different: then the
+    parent's id in this commit may be damaged.
     """
     if is_proven(commit):
         return False
@@ -82,12 +82,12 @@ def refutes(persist: Persist, commit: Commit, most_orders: int = ORDERS_TRIED_ON
 
 
 def is_cut_off(commit: Commit) -> bool:
-    """Whether Nessie cut the history off at this commit: all below it was removed."""
+    """Whether Nessie cut the history at this commit and removed its ancestors."""
     return commit.tail == (NO_ANCESTOR,) and _ends_with_cut(commit.message)
 
 
 def _ends_with_cut(message: str) -> bool:
-    """Whether it ends with Nessie's note and its date. A pattern would take long on some texts."""
+    """Whether it ends with Nessie's note and a date. A regular expression can take long."""
     if not message.endswith("]"):
         return False
     note = message[message.rfind("]", 0, -1) + 1 : -1]
@@ -96,7 +96,7 @@ def _ends_with_cut(message: str) -> bool:
 
 
 def _has_wrong_parent(persist: Persist, commit: Commit, most_orders: int) -> bool:
-    """Whether it is the parent that is damaged. What lies below the parent is trusted."""
+    """Whether the parent is damaged. Ancestors of the parent are trusted."""
     parent = _parent(persist, commit)
     return (
         parent is not None and not is_proven(parent) and _contradicts(persist, parent, most_orders)
@@ -104,7 +104,7 @@ def _has_wrong_parent(persist: Persist, commit: Commit, most_orders: int) -> boo
 
 
 def _contradicts(persist: Persist, commit: Commit, most_orders: int) -> bool:
-    """Whether the id is not the hash of anything that the writer may have hashed."""
+    """Whether nothing that the writer may have hashed gives this id."""
     try:
         own = [
             entry for entry in Segment.decode(commit.incremental).items() if is_current(entry[1])
@@ -120,8 +120,8 @@ def _contradicts(persist: Persist, commit: Commit, most_orders: int) -> bool:
         )
     if _depends_on_more(commit, own, adds):
         return False
-    # Before the parent is read: large commits have at least so many orders. Twenty is beyond all
-    # limits, and keeps the numbers small.
+    # Checked before the parent is read: a commit has at least this many orders. Twenty operations
+    # are beyond all limits, and the bound keeps the numbers small.
     if factorial(min(len(removes), 20)) * factorial(min(len(adds), 20)) > most_orders:
         return False
     readded = _replaced(persist, commit, adds)
@@ -155,7 +155,7 @@ def _is_imported(persist: Persist, commit: Commit) -> bool:
 
 
 def _replaced(persist: Persist, commit: Commit, adds: Sequence[Entry]) -> list[Entry]:
-    """What the parent has under keys to which the commit gave other content."""
+    """The parent's entries of keys to which the commit gave other content."""
     parent = _parent(persist, commit) if adds else None
     return [] if parent is None else replaced(index_of(persist, parent), adds)
 
@@ -170,7 +170,7 @@ def _parent(persist: Persist, commit: Commit) -> Commit | None:
 
 
 def _orders(removes: int, readded: int, adds: int) -> int:
-    """In how many ways the operations may have been hashed, with some of the `readded` removes."""
+    """The number of orders in which the operations and some `readded` removes may be hashed."""
     with_some = (comb(readded, size) * factorial(removes + size) for size in range(readded + 1))
     return sum(with_some) * factorial(adds)
 
@@ -198,7 +198,7 @@ def _headers_before_rewrites(headers: Headers) -> set[Headers]:
 
 
 def _with_some(removes: list[Entry], readded: list[Entry]) -> Iterator[list[Entry]]:
-    """The removes with those of all keys that were added again, of none, and of some."""
+    """The removes, together with all of the `readded` ones, with none, and with some."""
     count = len(readded)
     for size in (count, *range(count)):
         for some in combinations(readded, size):
@@ -222,4 +222,4 @@ def _hashed_adds(entries: Iterable[Entry]) -> list[bytes]:
 def _id_of(
     commit: Commit, headers: Headers, removes: Iterable[bytes], adds: Iterable[bytes]
 ) -> bytes:
-    return ids.commit_id(commit.parent, commit.message, headers, removes, adds)
+    return ids.commit_id(commit.parent, commit.message, headers, (*removes, *adds))

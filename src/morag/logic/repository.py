@@ -1,4 +1,4 @@
-"""The repository as a whole: bringing it into being, and its description."""
+"""Creates a repository in a store, and reads its description."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from morag.errors import ReferenceAlreadyExists, RepositoryCorrupt, StoreUrlInvalid
+from morag.format.damage import UNREADABLE
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import value_of
+from morag.format.objects import StringObj
 from morag.index.keys import text_key
 from morag.index.layered import index_of
-from morag.index.ops import value_of
 from morag.logic.commits import Add
 from morag.logic.history import head_commit
-from morag.logic.internal import REFS, REPOSITORY, insert_internal, internal_draft, pointer_of
+from morag.logic.internal_refs import REFS, REPOSITORY, insert_internal, internal_draft, pointer_of
 from morag.model.names import full_name
 from morag.model.times import instant_text
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import StringObj
-from morag.wire import UNREADABLE
 
 if TYPE_CHECKING:
     from morag.logic.references import References
@@ -38,24 +38,28 @@ class RepositoryDescription(Struct, frozen=True, rename="camel"):
     repository_imported_time: str | None = None
 
 
-def initialize(persist: Persist, references: References) -> None:
-    """Make the store a repository, step by step, leaving out what is there already.
+def check_exists(persist: Persist) -> None:
+    """Refuse a read-only store that does not have the repository."""
+    if pointer_of(persist, REPOSITORY) is None:
+        raise StoreUrlInvalid(
+            "The store holds no such repository, and it was opened read-only; "
+            "start a server on it, or check its URL and the repository's id"
+        )
 
-    The reference `int/repo` comes last: where it exists, everything else does.
+
+def initialize(persist: Persist, references: References) -> None:
+    """Create the repository, without the steps that were already done.
+
+    The reference `int/repo` is created last: if it exists, everything else does.
     """
     if pointer_of(persist, REPOSITORY) is not None:
         return
-    if persist.read_only:
-        raise StoreUrlInvalid(
-            "The store holds no such repository, and it was opened to be read only; "
-            "start a server on it, or check its URL and the repository's id"
-        )
     now = instant_text(persist.clock_nanos())
     headers = {"repo.id": persist.settings.repository_id, "timestamp": now}
     if pointer_of(persist, REFS) is None:
         insert_internal(persist, REFS, internal_draft(f"Initialize reference {REFS}", headers), [])
     branch = persist.settings.default_branch
-    # It exists if an earlier start was cut short after this step, or another server is at it too.
+    # It exists if an earlier start was interrupted after this step, or another server starts.
     with suppress(ReferenceAlreadyExists):
         references.create(full_name("BRANCH", branch), NO_ANCESTOR)
     description = RepositoryDescription(now, now, default_branch_name=branch)

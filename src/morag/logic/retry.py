@@ -1,4 +1,4 @@
-"""Trying again when another server was faster, within bounds."""
+"""Retries after a lost race or a failure of the store, within limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_RACE_PAUSE_MS: Final = 40
-"""Who lost a race tries again after this time at the latest: those who win wait so long for it."""
+"""The longest pause after a lost race. A winner waits at least this long for the losers."""
 
 
 class Attempt:
-    """One of several. Its caller sets `failure` if the store did not do the work."""
+    """One attempt of several. Its caller sets `failure` if the store failed."""
 
     __slots__ = ("failure",)
 
@@ -29,9 +29,9 @@ class Attempt:
 class Retries:
     """Attempts with a random pause between them, which doubles up to a limit.
 
-    After the first lost race the caller tries again at once, because the winner lets others go
-    first. Time spent on an attempt counts towards its pause: a slow caller need not wait on top.
-    The final error says whether others were faster, or what the store said.
+    After the first lost race the caller retries at once, because the winner lets others go first.
+    The duration of an attempt counts towards its pause, so a slow caller does not wait in addition.
+    The final error is a lost race or the error of the store.
     """
 
     def __init__(

@@ -1,2 +1,2 @@
-"""The nouns that everybody speaks: keys, content, operations, references. Imports nothing of ours
-but errors, and knows nothing of storage or HTTP."""
+"""The types that users see: keys, content, operations, references. Knows neither storage nor HTTP,
+and imports nothing else of Morag but `errors`."""

@@ -1,28 +1,29 @@
-"""Settings that belong to the repository, not to a server. A type of config is one struct here.
+"""Configurations of a repository, which all its servers share. Each type of config is one struct.
 
-They are stored as the JSON that is sent, so the order of the fields is part of the stored bytes.
+A config is stored as JSON, so the order of its fields is part of the stored bytes.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from morag.errors import BadRequest
 from morag.model.durations import duration_text, parse_duration
+from morag.model.json_types import INT32_LIMIT, Int32
 from morag.model.keys import check_unicode
 from morag.model.names import check_cutoff_policy
 
-_INT32: Final = 1 << 31
-
 
 class ReferenceCutoffPolicy(Struct, frozen=True, rename="camel"):
-    """What may be collected on references whose names match the pattern.
+    """The cut-off policy of references whose names match the pattern.
 
-    Neither is checked: the original takes any text, and who collects must cope with it.
+    Both texts are stored without a check, as in Nessie.
     """
+
+    # Garbage collection must therefore handle invalid ones.
 
     reference_name_pattern: str
     policy: str
@@ -37,7 +38,7 @@ class GarbageCollectorConfig(
     rename="camel",
     omit_defaults=True,
 ):
-    """What a collection of garbage goes by if nobody tells it otherwise.
+    """The defaults of garbage collection.
 
     A cut-off policy is a number of commits, a duration, a time, or NONE.
     """
@@ -45,15 +46,15 @@ class GarbageCollectorConfig(
     default_cutoff_policy: str | None = None
     per_ref_cutoff_policies: tuple[ReferenceCutoffPolicy, ...] | None = None
     new_files_grace_period: str | None = None
-    expected_file_count_per_content: int | None = None
+    expected_file_count_per_content: Int32 | None = None
 
 
 RepositoryConfig: TypeAlias = GarbageCollectorConfig
-"""Any of the configs; their `type` tells them apart."""
+"""A config of any type. The field `type` distinguishes them."""
 
 
 def config_name(kind: type[RepositoryConfig]) -> str:
-    """What clients call this type of config."""
+    """The name of the type in the API."""
     return str(kind.__struct_config__.tag)
 
 
@@ -63,25 +64,28 @@ CONFIG_TYPES: Final[dict[str, type[RepositoryConfig]]] = {
 
 
 class RepositoryConfigs(Struct, frozen=True, omit_defaults=True):
-    """The answer to one who asks for configs; nothing at all if none is stored."""
+    """Those of the requested configurations that are stored. Without any, an empty object."""
 
     configs: tuple[RepositoryConfig, ...] = ()
 
 
 class ConfigUpdate(Struct, frozen=True):
-    """The wish to store a config."""
+    """A request to store a configuration."""
 
-    config: RepositoryConfig
+    config: Annotated[
+        RepositoryConfig,
+        Meta(description="The whole configuration: fields that it leaves out are removed."),
+    ]
 
 
 class ConfigUpdated(Struct, frozen=True):
-    """The answer to it, with what was stored before."""
+    """The configuration that an update replaced."""
 
     previous: RepositoryConfig | None
 
 
 def checked_config(config: RepositoryConfig) -> RepositoryConfig:
-    """The config as it is stored: one spelling for what means the same. Refuses what cannot be."""
+    """The config in its stored form: equal configs have equal texts. Refuses invalid values."""
     if not isinstance(config, GarbageCollectorConfig):
         raise BadRequest(
             f"{type(config).__name__} is not a type of config; known: {', '.join(CONFIG_TYPES)}"
@@ -115,8 +119,8 @@ def _check_policies(policies: object) -> None:
 
 
 def _check_count(count: object) -> None:
-    if count is not None and (type(count) is not int or not -_INT32 <= count < _INT32):
+    if count is not None and (type(count) is not int or not -INT32_LIMIT <= count < INT32_LIMIT):
         raise BadRequest(
             "The expected number of files per content must be a whole number from "
-            f"{-_INT32} to {_INT32 - 1}"
+            f"{-INT32_LIMIT} to {INT32_LIMIT - 1}"
         )

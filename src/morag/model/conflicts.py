@@ -23,8 +23,16 @@ class ConflictType(Enum):
     KEY_CONFLICT = "KEY_CONFLICT"
     DOCUMENTATION_DIFFERS = "DOCUMENTATION_DIFFERS"
 
+    @classmethod
+    def _missing_(cls, value: object) -> ConflictType:
+        """A newer server may know kinds of conflicts that we do not."""
+        return cls.UNKNOWN
+
 
 class Conflict(Struct, frozen=True, rename="camel"):
-    conflict_type: ConflictType
-    key: ContentKey | None
-    message: str
+    """Why a change was refused for one key."""
+
+    # Defaults, because the details of an error may be incomplete.
+    conflict_type: ConflictType = ConflictType.UNKNOWN
+    key: ContentKey | None = None
+    message: str = ""

@@ -1,7 +1,7 @@
-"""What a key can hold. A content type is one struct here and one entry in `PAYLOADS`.
+"""Content types: tables, views, functions and namespaces.
 
-The structs are what clients send and see: `omit_defaults` stands where the original leaves out what
-is not set, and writes null everywhere else.
+A content type is one struct here and one entry in `PAYLOADS`. The structs are also the JSON of the
+API. `omit_defaults` is set where Nessie omits fields without a value; elsewhere it writes null.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct, field
 
 from morag.errors import BadRequest
+from morag.model.json_types import INT32_LIMIT, INT64_LIMIT, Int32, Int64
 from morag.model.keys import check_elements, check_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_INT32: Final = 1 << 31
-_INT64: Final = 1 << 63
 
 
 class IcebergTable(
@@ -27,10 +25,10 @@ class IcebergTable(
 
     id: str | None = None
     metadata_location: str
-    snapshot_id: int
-    schema_id: int
-    spec_id: int
-    sort_order_id: int
+    snapshot_id: Int64
+    schema_id: Int32
+    spec_id: Int32
+    sort_order_id: Int32
 
 
 class IcebergView(
@@ -46,8 +44,8 @@ class IcebergView(
 
     id: str | None = None
     metadata_location: str
-    version_id: int
-    schema_id: int
+    version_id: Int64
+    schema_id: Int32
     sql_text: str | None = None
     dialect: str | None = None
 
@@ -55,7 +53,7 @@ class IcebergView(
 class DeltaLakeTable(
     Struct, frozen=True, kw_only=True, tag="DELTA_LAKE_TABLE", tag_field="type", rename="camel"
 ):
-    """Where a Delta table's log and checkpoints are, oldest first."""
+    """The locations of a Delta table's log and checkpoints, oldest first."""
 
     id: str | None = None
     metadata_location_history: tuple[str, ...] = ()
@@ -72,13 +70,13 @@ class Namespace(
     rename="camel",
     omit_defaults=True,
 ):
-    """A place for other keys. Its elements may disagree with its key: the original allows that.
+    """A parent of other keys. Its elements may differ from its key, as in Nessie.
 
-    Properties keep the order they were given in: the order is part of the stored bytes.
+    Properties keep the order in which they were given: it is part of the stored bytes.
     """
 
-    id: str | None = field(default_factory=lambda: None)  # Sent also when there is none.
-    elements: tuple[str, ...] = field(default_factory=lambda: ())  # Sent also when empty.
+    id: str | None = field(default_factory=lambda: None)  # Sent even if it is null.
+    elements: tuple[str, ...] = field(default_factory=lambda: ())  # Sent even if it is empty.
     properties: dict[str, str] = {}
 
     @classmethod
@@ -127,15 +125,15 @@ def check_content(content: Content) -> None:
     match content:
         case IcebergTable():
             _check_texts(content, content.metadata_location)
-            _check_int(content, "snapshotId", content.snapshot_id, _INT64)
-            _check_int(content, "schemaId", content.schema_id, _INT32)
-            _check_int(content, "specId", content.spec_id, _INT32)
-            _check_int(content, "sortOrderId", content.sort_order_id, _INT32)
+            _check_int(content, "snapshotId", content.snapshot_id, INT64_LIMIT)
+            _check_int(content, "schemaId", content.schema_id, INT32_LIMIT)
+            _check_int(content, "specId", content.spec_id, INT32_LIMIT)
+            _check_int(content, "sortOrderId", content.sort_order_id, INT32_LIMIT)
         case IcebergView():
             _check_texts(content, content.metadata_location)
             _check_optional(content, content.sql_text, content.dialect)
-            _check_int(content, "versionId", content.version_id, _INT64)
-            _check_int(content, "schemaId", content.schema_id, _INT32)
+            _check_int(content, "versionId", content.version_id, INT64_LIMIT)
+            _check_int(content, "schemaId", content.schema_id, INT32_LIMIT)
         case DeltaLakeTable():
             _check_listed(content, "metadataLocationHistory", content.metadata_location_history)
             _check_listed(content, "checkpointLocationHistory", content.checkpoint_location_history)
@@ -189,7 +187,7 @@ def _check_listed(content: Content, field: str, texts: Sequence[object]) -> None
 
 
 def _check_list(content: Content, field: str, value: object) -> None:
-    """A text is a sequence of texts too, which is never what was meant."""
+    """Refuse other sequences: a single text is a sequence of texts, too, but never meant as one."""
     if not isinstance(value, tuple | list):
         raise BadRequest(f"{type_name(content)}: {field} must be a tuple of texts, not {value!r}")
 

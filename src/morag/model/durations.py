@@ -1,4 +1,4 @@
-"""Lengths of time: integer nanoseconds inside, the original's texts outside."""
+"""Durations: integer nanoseconds in Morag, texts as Nessie writes them outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATTERN: Final = re.compile(
     r"(?:(?P<seconds>[-+]?[0-9]+)(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-_MOST_DIGITS: Final = 40  # More than any number that fits needs, zeros in front included.
+_MOST_DIGITS: Final = 40  # More than any valid number needs, even with leading zeros.
 _MOST_SECONDS: Final = 1 << 63
 
 
@@ -26,7 +26,7 @@ def parse_duration(text: str) -> int:
         part = found.groupdict()
         whole = sum(int(part[unit] or 0) * seconds for unit, seconds in _UNITS.items())
         fraction = int((part["fraction"] or "").ljust(9, "0"))
-        if (part["seconds"] or "").startswith("-"):  # Which the number itself may be too small for.
+        if (part["seconds"] or "").startswith("-"):  # The number itself may be -0.
             fraction = -fraction
         nanos = whole * SECOND_NANOS + fraction
         if part["sign"] == "-":

@@ -18,10 +18,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
 
 
 class ContentKey(Struct, frozen=True, gc=False):
-    """A path of names, such as `db.orders`. Case matters and is kept.
-
-    A key may be built with anything in it; `check_key` decides whether it may be stored.
-    """
+    """A path of names, such as `db.orders`. Case matters and is kept."""
 
     elements: tuple[str, ...]
 
@@ -47,7 +44,7 @@ class ContentKey(Struct, frozen=True, gc=False):
 
     @property
     def escaped(self) -> str:
-        """The form that cannot be mistaken: like `str`, but escaped when an element has a dot."""
+        """The unambiguous form: like `str`, but escaped if an element has a dot."""
         if not any("." in element for element in self.elements):
             return str(self)
         escaped = (e.replace("*", "**").replace(".", "*.") for e in self.elements)
@@ -55,7 +52,7 @@ class ContentKey(Struct, frozen=True, gc=False):
 
     @property
     def path(self) -> str:
-        """The form of old URLs: dots between elements, and U+001D for those inside of one."""
+        """The form of old URLs: dots between elements, and U+001D for dots inside an element."""
         return ".".join(element.replace(".", "\x1d") for element in self.elements)
 
     def __lt__(self, other: ContentKey) -> bool:
@@ -63,12 +60,12 @@ class ContentKey(Struct, frozen=True, gc=False):
 
     @property
     def sort_key(self) -> tuple[bytes, ...]:
-        """Java's string order, which is that of UTF-16 units and not of code points."""
+        """Sorts like strings in Java: by UTF-16 units, not by code points."""
         return tuple(_utf16(e) for e in self.elements)
 
 
 def check_key(key: ContentKey) -> None:
-    """Refuse a key that the catalog must not store."""
+    """Refuse a key that the catalog must not store. The constructor does not check anything."""
     check_key_type(key)
     if not key.elements:
         raise BadRequest("Content key must not be empty")
@@ -76,7 +73,7 @@ def check_key(key: ContentKey) -> None:
 
 
 def check_key_type(key: object) -> None:
-    """Refuse what is no key at all: it could be neither compared nor shown."""
+    """Refuse values that are not keys: they could be neither compared nor shown."""
     if not isinstance(key, ContentKey) or not isinstance(key.elements, tuple):
         raise BadRequest(
             "Content key must be a ContentKey with a tuple of texts, "
@@ -97,7 +94,7 @@ def check_elements(what: str, elements: Sequence[str]) -> None:
     if "" in elements:
         raise BadRequest(f"{what} '{_listed(elements)}' must not contain an empty element")
     if joined.isascii() and joined.isprintable():
-        return  # Nearly all keys, and it takes a tenth of the search below.
+        return  # True of nearly all keys, in a tenth of the time of the search below.
     found = _CONTROL.search(joined)
     if found is not None:
         limit = "the character 0x7F" if found[0] == "\x7f" else "characters less than 0x20"
@@ -107,7 +104,7 @@ def check_elements(what: str, elements: Sequence[str]) -> None:
 
 
 def check_unicode(what: str, text: object) -> None:
-    """Half a surrogate pair is no text: it could be neither stored nor sent."""
+    """Refuse half a surrogate pair: it could be neither stored nor sent."""
     if not isinstance(text, str):
         raise BadRequest(f"{what} must be a text, not {text!r}")
     if text.isascii():

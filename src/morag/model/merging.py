@@ -1,10 +1,10 @@
-"""How merges and transplants treat keys, and what they answer."""
+"""Options and results of merges and transplants."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from morag.errors import BadRequest
 from morag.model.conflicts import Conflict
@@ -25,9 +25,9 @@ class MergeBehavior(Enum):
 class MergeKey(Struct, frozen=True, rename="camel"):
     """The behavior for one key.
 
-    With `resolved_content` the merge stores that instead of the source's, provided that the target
-    still holds `expected_target_content`. A key that nothing can match is no mistake by itself, as
-    long as it is one of texts.
+    With `resolved_content` the merge stores that instead of the source's content, provided that the
+    target still holds `expected_target_content`. A key that cannot exist is accepted, as long as
+    its elements are texts.
     """
 
     key: ContentKey
@@ -53,10 +53,11 @@ class MergeOptions(Struct, frozen=True, kw_only=True):
 
 
 class MergedKey(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What became of one key."""
+    """The result of a merge for one key."""
 
     key: ContentKey
-    merge_behavior: MergeBehavior
+    merge_behavior: MergeBehavior = field(default_factory=lambda: MergeBehavior.NORMAL)
+    """Sent even if it is the default."""
     conflict: Conflict | None = None
 
 
@@ -65,9 +66,9 @@ class MergeResult(Struct, frozen=True, kw_only=True, rename="camel"):
 
     was_applied: bool
     was_successful: bool
-    resultant_target_hash: str | None
-    common_ancestor: str | None
+    resultant_target_hash: str | None = None
+    common_ancestor: str | None = None
     target_branch: str
     effective_target_hash: str
-    expected_hash: str | None
-    details: tuple[MergedKey, ...]
+    expected_hash: str | None = None
+    details: tuple[MergedKey, ...] = ()

@@ -1,22 +1,17 @@
-"""Commit metadata: who, when, why."""
+"""Commit metadata: message, authors, times and properties."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from msgspec import Struct, field
 
 from morag.errors import BadRequest
+from morag.model.json_types import Time
 from morag.model.keys import check_unicode
 from morag.model.times import parse_instant
 
-RESERVED: Final = frozenset({"date", "author-date", "committer", "author", "signed-off-by"})
-"""Header names that carry the fields below. A property of such a name is mixed with its field, as
-in the original: better avoid it."""
 
-
-def _nobody() -> tuple[str, ...]:
-    """An empty list that is sent nevertheless: only plain defaults are left out."""
+def _empty() -> tuple[str, ...]:
+    """An empty list that is sent nevertheless: msgspec omits only plain defaults."""
     return ()
 
 
@@ -33,28 +28,31 @@ class CommitMeta(
         "parents": "parentCommitHashes",
     },
 ):
-    """The first five fields are the client's, the others are set by the catalog.
+    """Commit metadata. The client sets `message`, `authors`, `author_time`, `signed_off_by` and
+    `properties`; the catalog sets the other fields.
 
     Times are ISO texts in UTC with up to nine digits of fraction: the form that is stored, hashed
-    and sent. Property names lose their case when stored.
+    and sent. Names of properties are stored in lower case.
     """
 
     message: str
-    authors: tuple[str, ...] = field(default_factory=_nobody)
-    author_time: str | None = None
-    signed_off_by: tuple[str, ...] = field(default_factory=_nobody)
+    authors: tuple[str, ...] = field(default_factory=_empty)
+    author_time: Time | None = None
+    signed_off_by: tuple[str, ...] = field(default_factory=_empty)
+    # As in Nessie, a property named like the header of a field (`date`, `author-date`, `committer`,
+    # `author` or `signed-off-by`) mixes its values with those of the field: avoid these names.
     properties: dict[str, tuple[str, ...]] = {}
 
     hash: str | None = None
     committer: str | None = None
-    commit_time: str | None = None
-    parents: tuple[str, ...] = field(default_factory=_nobody)
+    commit_time: Time | None = None
+    parents: tuple[str, ...] = field(default_factory=_empty)
 
 
 def texts_length(meta: CommitMeta) -> int:
-    """How many characters the client's texts have, which may be a lot."""
+    """The number of characters in the client's texts, which may be large."""
     length = len(meta.message)
-    for text in meta.authors:  # Faster than a sum: most have one or none.
+    for text in meta.authors:  # Faster than a sum: most commits have one or none.
         length += len(text)
     for text in meta.signed_off_by:
         length += len(text)
@@ -90,7 +88,7 @@ def check_client_meta(meta: CommitMeta) -> None:
 
 
 def check_headers(what: str, headers: object) -> None:
-    """Refuse what commits and tags could not carry beside their message."""
+    """Refuse headers that a commit or a tag could not store."""
     if not isinstance(headers, dict):
         raise BadRequest(f"{what} must be a dict from text to a tuple of texts")
     for name, values in headers.items():

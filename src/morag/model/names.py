@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 from morag.errors import BadRequest
@@ -17,9 +18,12 @@ NAME_RULE: Final = (
 )
 HASH_RULE: Final = "Hash must consist of the hex representation of 4-32 bytes"
 
+NO_ANCESTOR_HASH: Final = sha256(b"empty").hexdigest()
+"""The parent of every first commit, and the head of a reference without a commit."""
+
 _NAME: Final = re.compile(r"-|[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_-])?")
 _HASH: Final = re.compile(r"[0-9a-fA-F]{8,64}")
-_LONGEST_NAME: Final = 10_000  # No store takes so many, and to look at more would take long.
+_LONGEST_NAME: Final = 10_000  # No store takes longer ones, and checking them would take long.
 _FORBIDDEN: Final = frozenset({"HEAD", "DETACHED"})
 _PREFIXES: Final[dict[ReferenceKind, str]] = {"BRANCH": "refs/heads/", "TAG": "refs/tags/"}
 
@@ -32,20 +36,20 @@ _DURATION: Final = re.compile(
 
 
 def check_reference_name(name: str) -> None:
-    """Refuse what no reference can be called. `-` is a legal name."""
+    """Refuse a name that no reference can have. `-` is a legal name."""
     try:
-        right = len(name) <= _LONGEST_NAME and _is_name(name)
-    except TypeError:  # It cannot be remembered, because it is no text.
-        right = False
-    if not right:
+        is_valid = len(name) <= _LONGEST_NAME and _is_name(name)
+    except TypeError:  # Not a text: it cannot be measured or cached.
+        is_valid = False
+    if not is_valid:
         raise BadRequest(NAME_RULE)
 
 
 def check_new_reference_name(name: str) -> None:
-    """Refuse also what clients would read as something else than a reference."""
+    """Refuse also a name that clients would not take for that of a reference."""
     check_reference_name(name)
     if name.upper() in _FORBIDDEN or _HASH.fullmatch(name):
-        raise BadRequest(  # Misspelt on the wire since ever: clients may look for this text.
+        raise BadRequest(  # Nessie has this spelling mistake, and clients may search for the text.
             "Reference name mut not be HEAD, DETACHED or a potential commit ID representation. "
             f"- but was {name}"
         )
@@ -71,7 +75,7 @@ def split_full_name(full: str) -> tuple[ReferenceKind, str] | None:
     return None
 
 
-@lru_cache(maxsize=256)  # Each floor looks for itself, mostly at the same few names.
+@lru_cache(maxsize=256)  # Several layers check the same few names.
 def _is_name(name: object) -> bool:
     return _is_text_like(_NAME, name)
 
@@ -81,7 +85,7 @@ def _is_text_like(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def check_cutoff_policy(text: str) -> None:
-    """Refuse what garbage collection could not read as "older than this may go"."""
+    """Refuse a text that garbage collection could not parse as a cut-off policy."""
     if text.upper() == "NONE" or _COMMITS.fullmatch(text) or _DURATION.fullmatch(text):
         return
     try:

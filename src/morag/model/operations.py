@@ -1,22 +1,24 @@
-"""What a commit asks for, per key."""
+"""The operations of a commit, each on one key."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from morag.model.content import Content
 from morag.model.keys import ContentKey
 
+Key: TypeAlias = Annotated[ContentKey, Meta(description="The content key that this applies to.")]
+
 
 class Put(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
-    """Create or update. An update carries the content id it found, a new key carries none.
+    """Create or update. An update has the content id of the existing content, a new key has none.
 
     `expected_content`, if given, must be what the branch holds; only API v1 sends it.
     """
 
-    key: ContentKey
+    key: Key
     content: Content
     expected_content: Content | None = None
 
@@ -24,13 +26,13 @@ class Put(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
 class Delete(Struct, frozen=True, tag="DELETE", tag_field="type"):
     """Remove the key. Together with a Put of the same content id elsewhere it is a rename."""
 
-    key: ContentKey
+    key: Key
 
 
 class Unchanged(Struct, frozen=True, tag="UNCHANGED", tag_field="type"):
-    """Assert that nobody changed the key since the expected commit. Nothing is stored for it."""
+    """Require that the key has not changed since the expected commit. Nothing is stored for it."""
 
-    key: ContentKey
+    key: Key
 
 
 Operation: TypeAlias = Put | Delete | Unchanged

@@ -1,10 +1,9 @@
-"""Ref specs: how a client says which commit it means, as in `main@cafebabe~2`."""
+"""Ref specs: the texts by which clients name commits, such as `main@cafebabe~2`."""
 
 from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -16,9 +15,9 @@ from morag.model.times import MAX_NANOS, instant_text, parse_instant
 _MILLI_NANOS: Final = 1_000_000
 _MAX_STEPS: Final = 2**31 - 2
 _MAX_MILLIS: Final = 2**63 - 1
-_LONGEST_STEPS: Final = 16 * 1024  # Thousands of steps. A client that sends more means harm.
+_LONGEST_STEPS: Final = 16 * 1024  # Thousands of steps. Only a hostile client sends more.
 
-HASH_OR_RELATIVE_RULE: Final = (
+HASH_AND_STEPS_RULE: Final = (
     "Hash with optional relative part must consist of either a valid commit hash "
     f"(which in turn {HASH_RULE.removeprefix('Hash ')}), or a valid relative part "
     "(which must be either '~' + a number representing the n-th predecessor of a commit, "
@@ -28,16 +27,17 @@ HASH_OR_RELATIVE_RULE: Final = (
 )
 REF_SPEC_RULE: Final = (
     f"{NAME_RULE}, optionally followed by @ and a hash with optional relative part. "
-    f"{HASH_OR_RELATIVE_RULE}"
+    f"{HASH_AND_STEPS_RULE}"
 )
 
 # No name holds one of @~^*, so the three parts cannot be confused.
 _REF_SPEC: Final = re.compile(r"([^@~^*]*)(?:@([^@~^*]*))?([~^*].*)?", re.DOTALL)
-_HASH_OR_RELATIVE: Final = re.compile(r"([^~^*]*)([~^*].*)?", re.DOTALL)
-_RELATIVE: Final = re.compile(
+_HASH_AND_STEPS: Final = re.compile(r"([^~^*]*)([~^*].*)?", re.DOTALL)
+_STEP: Final = re.compile(
     r"([~^*])([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z|[0-9]+)"
 )
-_RELATIVES: Final = re.compile(f"(?:{_RELATIVE.pattern})*")
+_STEPS: Final = re.compile(f"(?:{_STEP.pattern})*")
+_WHOLE_SECOND: Final = re.compile(r"\*[0-9]{4}-[0-9-]+T[0-9:]+Z")
 
 
 class RelativeKind(Enum):
@@ -65,16 +65,16 @@ class Relative(Struct, frozen=True):
     def __str__(self) -> str:
         if self.kind is not RelativeKind.TIMESTAMP:
             return f"{self.kind.value}{self.value}"
-        if self.value > MAX_NANOS:  # Came in as milliseconds; ISO has no four digits for its year.
+        if self.value > MAX_NANOS:  # Was given in milliseconds; the year is too large for ISO.
             return f"*{self.value // _MILLI_NANOS}"
         return f"*{instant_text(self.value)}"
 
 
 class RefSpec(Struct, frozen=True):
-    """A reference, or a commit, and the steps to take from there, in order.
+    """A reference or a commit, and the steps to take from there, in order.
 
     Without a hash the steps start at the reference's head; without a name the commit is detached.
-    Who needs one of the two checks for it: a spec of steps alone is well formed.
+    A spec of steps alone is well formed, so a caller that needs a name or a hash must check for it.
     """
 
     name: str | None = None
@@ -87,26 +87,19 @@ class RefSpec(Struct, frozen=True):
 
 
 def parse_ref_spec(text: str) -> RefSpec:
-    """Read `name`, `name@`, `name@hash` or `@hash`, each with any number of relative parts."""
+    """Read `name`, `name@`, `name@hash` or `@hash`, each with any number of steps."""
     name, hash, steps = split_ref_spec(text)
     if not (name or hash or steps):
         raise BadRequest(
             "Either name or commit ID with optional relative commit spec or both must be supplied"
         )
-    return RefSpec(name or None, hash or None, parse_relatives(steps))
+    return RefSpec(name or None, hash or None, parse_steps(steps))
 
 
-def parse_hash_or_relative(text: str) -> RefSpec:
-    """Read a hash, relative parts, or both, where the name of the reference is said elsewhere."""
-    hash, steps = split_hash_or_relative(text)
-    return RefSpec(None, hash or None, parse_relatives(steps))
-
-
-@lru_cache(maxsize=256)  # Checked first, and read later.
 def split_ref_spec(text: str) -> tuple[str, str, str]:
-    """The name, the hash and the relative parts of what is a ref spec by its grammar.
+    """The name, the hash and the steps of a ref spec, if its grammar is right.
 
-    A part that is left out is empty. Whether the numbers and times can be is not looked at.
+    A part that is left out is empty. Numbers and times are not checked.
     """
     found = _REF_SPEC.fullmatch(text)
     if found is None:
@@ -120,44 +113,56 @@ def split_ref_spec(text: str) -> tuple[str, str, str]:
         raise BadRequest(REF_SPEC_RULE) from None
 
 
-def split_hash_or_relative(text: str) -> tuple[str, str]:
-    """The same without a name."""
-    found = _HASH_OR_RELATIVE.fullmatch(text)
+def split_hash_and_steps(text: str) -> tuple[str, str]:
+    """The hash and the steps. Like `split_ref_spec`, without a name."""
+    found = _HASH_AND_STEPS.fullmatch(text)
     if found is None or not text:
-        raise BadRequest(HASH_OR_RELATIVE_RULE)
+        raise BadRequest(HASH_AND_STEPS_RULE)
     hash, steps = (part or "" for part in found.groups())
     try:
         return _checked(hash, steps)
     except BadRequest:
-        raise BadRequest(HASH_OR_RELATIVE_RULE) from None
+        raise BadRequest(HASH_AND_STEPS_RULE) from None
 
 
-def parse_relatives(steps: str) -> tuple[Relative, ...]:
-    """Read relative parts, one after the other."""
+def check_hash_and_steps(text: str) -> None:
+    """Refuse a hash with steps that Nessie's API does not accept."""
+    split_hash_and_steps(text)
+    check_times(text, HASH_AND_STEPS_RULE)
+
+
+def parse_steps(steps: str) -> tuple[Relative, ...]:
+    """Read steps, one after the other."""
     if not steps:
         return ()
-    return tuple(_relative(RelativeKind(found[1]), found[2]) for found in _RELATIVE.finditer(steps))
+    return tuple(_step(RelativeKind(found[1]), found[2]) for found in _STEP.finditer(steps))
 
 
-def last_relative(steps: str) -> str:
-    """The last one of the relative parts, or nothing."""
-    found = [part[0] for part in _RELATIVE.finditer(steps)] if steps else []
+def last_step(steps: str) -> str:
+    """The last step; empty if there is none."""
+    found = [part[0] for part in _STEP.finditer(steps)] if steps else []
     return found[-1] if found else ""
 
 
 def _checked(hash: str, steps: str) -> tuple[str, str]:
-    if steps and (len(steps) > _LONGEST_STEPS or not _RELATIVES.fullmatch(steps)):
-        raise BadRequest(HASH_OR_RELATIVE_RULE)
+    if steps and (len(steps) > _LONGEST_STEPS or not _STEPS.fullmatch(steps)):
+        raise BadRequest(HASH_AND_STEPS_RULE)
     return check_hash(hash) if hash else "", steps
 
 
-def _relative(kind: RelativeKind, text: str) -> Relative:
+def check_times(text: str, rule: str) -> None:
+    """Refuse a time without a fraction of a second, as Nessie's API does; the kernel allows it."""
+    if "*" in text and _WHOLE_SECOND.search(text):
+        raise BadRequest(rule)
+
+
+def _step(kind: RelativeKind, text: str) -> Relative:
     if kind is RelativeKind.TIMESTAMP:
         if not text.isdigit():
             try:
                 return Relative(kind, parse_instant(text))
             except BadRequest:
-                raise BadRequest(  # The original's words, the odd grammar included.
+                raise BadRequest(  # Nessie's words, including the wrong grammar.
                     f"'*' relative commit spec argument '{text}' must be represent an ISO-8601 "
                     "timestamp ('Z' only) or a numeric value representing the milliseconds since "
                     "epoch"
@@ -176,7 +181,7 @@ def _relative(kind: RelativeKind, text: str) -> Relative:
 
 
 def _number(text: str, most: int) -> int | None:
-    """The number, if it is one and not beyond `most`. Python refuses to read very long ones."""
+    """The number; None if it is above `most` or not a number. Python refuses very long ones."""
     digits = text.lstrip("0")
     if not (text.isdigit() and len(digits) <= 19):
         return None

@@ -1,4 +1,4 @@
-"""Moments in time: integer nanoseconds since 1970 inside, the original's texts outside."""
+"""Points in time: integer nanoseconds since 1970 in Morag, texts as Nessie writes them outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_NANOS: Final = -62_135_596_800 * SECOND_NANOS
 MAX_NANOS: Final = 253_402_300_800 * SECOND_NANOS - 1
 """The last moment of year 9999."""
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  Every datetime in here is UTC.
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  Every datetime in this module is UTC.
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = (
@@ -39,7 +39,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _INSTANT: Final = _pattern(rf"{_ISO_MINUTE}{_ISO_SECOND}(?:Z|(?P<offset>[+-]\d\d:\d\d(?::\d\d)?))")
 _HEADER_STYLES: Final = (
-    # 2005-04-07T22:13:13+02:00, also with a zone that says nothing the offset does not
+    # 2005-04-07T22:13:13+02:00, also with the name of a zone, which is ignored
     _pattern(
         rf"{_ISO_MINUTE}(?:{_ISO_SECOND})?(?:Z|(?P<offset>[+-]\d\d(?::\d\d){{0,2}}))"
         r"(?:\[[\w/+-]+\])?"
@@ -58,9 +58,9 @@ _HEADER_STYLES: Final = (
 
 
 def instant_text(nanos: int) -> str:
-    """The moment as Java's `Instant` writes it: UTC, with 0, 3, 6 or 9 digits of fraction.
+    """The time as Java's `Instant` writes it: UTC, with 0, 3, 6 or 9 digits of fraction.
 
-    The text is part of a commit's id, so every digit counts.
+    The text is hashed for the id of a commit, so it must be the same digit by digit.
     """
     seconds, fraction = divmod(nanos, SECOND_NANOS)
     text = _second_text(seconds)
@@ -87,7 +87,7 @@ def parse_instant(text: str) -> int:
 def parse_header_time(text: str) -> int | None:
     """Read a time from a stored commit header, or return None.
 
-    Whoever wrote the header may have been a git importer or a mail tool. A time that cannot be read
+    Importers of Git repositories and mail tools write other formats. A time that cannot be parsed
     must not make its commit unreadable.
     """
     for style in _HEADER_STYLES:
@@ -97,7 +97,7 @@ def parse_header_time(text: str) -> int | None:
     return None
 
 
-@lru_cache(maxsize=16)  # Commits come many to the second.
+@lru_cache(maxsize=16)  # Many commits have the same second.
 def _second_text(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
@@ -127,7 +127,7 @@ def _month(text: str) -> int:
 def _clock(hour: str, minute: str, second: str | None) -> int:
     h, m, s = int(hour), int(minute), int(second or 0)
     if h > 23 or m > 59 or s > 59:
-        raise ValueError("no such time of day")
+        raise ValueError("not a time of day")
     return h * 3600 + m * 60 + s
 
 
@@ -138,5 +138,5 @@ def _offset(text: str | None) -> int:
     digits = text[1:].replace(":", "").ljust(6, "0")
     seconds = _clock(digits[:2], digits[2:4], digits[4:])
     if seconds > 18 * 3600:
-        raise ValueError("no zone is more than 18 hours away")
+        raise ValueError("an offset is at most 18 hours")
     return -seconds if text[0] == "-" else seconds

@@ -1,4 +1,4 @@
-"""One bounded cache for everything immutable, counted in bytes."""
+"""The cache of objects, with a limit on its memory."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from morag.persist.objects import Commit, Index, IndexSegments
+from morag.format.objects import Commit, Index, IndexSegments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from morag.backend.base import ObjId
-    from morag.persist.objects import Obj
+    from morag.format.objects import Obj
+    from morag.format.records import ObjId
 
-_OVERHEAD_BYTES: Final = 600  # What an object costs beside its data: structs, ids, the entry here.
-_DECODED: Final = 2.5  # What a decoded index takes, per byte that it was decoded from.
+_OVERHEAD_BYTES: Final = 600  # The overhead of an object: structs, ids, the cache entry.
+_DECODED: Final = 2.5  # The memory of a decoded index, per encoded byte.
 
 
 class ObjectCache:
-    """Least recently used objects go first when the bytes run out.
+    """Evicts the least recently used objects when the memory limit is reached.
 
     Objects are immutable and found by their content, so an entry can be missing but never stale:
-    several servers need no word between their caches.
+    several servers need not synchronize their caches.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -36,10 +36,10 @@ class ObjectCache:
         entry = self._objs.get(id)
         if entry is None:
             return None
-        try:  # Not `suppress`, which would take longer than all the rest.
+        try:  # Not `suppress`, which would take longer than the rest of this method.
             self._objs.move_to_end(id)
         except KeyError:
-            return entry[0]  # Evicted a moment ago; what we hold is as good as ever.
+            return entry[0]  # Evicted a moment ago; the object itself is still valid.
         return entry[0]
 
     def put(self, obj: Obj, stored_bytes: int) -> None:
@@ -57,7 +57,7 @@ class ObjectCache:
                 self.bytes -= freed
 
     def demote(self, ids: Iterable[ObjId]) -> None:
-        """These will hardly be asked for again: they go first when room is needed."""
+        """Mark objects that will rarely be needed again: they are evicted first."""
         for id in ids:
             with suppress(KeyError):
                 self._objs.move_to_end(id, last=False)
@@ -67,11 +67,11 @@ class ObjectCache:
 
 
 def weight_bytes(obj: Obj, stored_bytes: int) -> int:
-    """What the object takes in memory, with the decoded form that it will carry before long.
+    """The memory of an object, including the decoded form that it will soon hold.
 
-    Beside its fields, which are about its stored bytes, a commit has the lists of its incremental
-    index; the entries in them are shared with its neighbours. An index is nothing but its decoded
-    form. A stripe list keeps both, and the pieces it will be encoded from next time.
+    In addition to its fields, which are about as large as its stored bytes, a commit has the lists
+    of its incremental index; their entries are shared with neighbouring commits. An index has only
+    its decoded form. A stripe list has both, and the pieces from which it is encoded next time.
     """
     match obj:
         case Commit():

@@ -1,4 +1,4 @@
-"""Persist: the one door between typed objects and whichever backend is below."""
+"""`Persist`: loads and stores typed objects and refs on a backend."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from morag.backend.base import (
-    UNIQUE_KIND,
     AppliesAtOnce,
     KeepsRefLog,
     LimitsNames,
-    PreviousPointer,
+    LimitsRows,
     Private,
     RefSwap,
 )
-from morag.backend.protos import damaged_ref
 from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import BadRequest, RepositoryCorrupt
+from morag.format.damage import damaged_ref
+from morag.format.ids import ID_BYTES
+from morag.format.object_codec import decode, encode
+from morag.format.objects import Commit, Index, IndexSegments
+from morag.format.proof import is_proven
+from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
-from morag.persist.codec import decode, encode
-from morag.persist.ids import ID_BYTES
-from morag.persist.objects import Commit, Index, IndexSegments
-from morag.persist.proof import is_proven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from morag.backend.base import Backend, LogRow, ObjId, Ref, Row
+    from morag.backend.base import Backend, LogRow
     from morag.config import Settings
-    from morag.persist.objects import Obj
+    from morag.format.objects import Obj
+    from morag.format.records import ObjId, Ref, Row
 
 T = TypeVar("T", bound="Obj")
 
@@ -41,7 +42,7 @@ _KEPT: Final = frozenset({Commit, Index, IndexSegments})
 
 
 class ObjectMissing(RepositoryCorrupt):
-    """Objects that something points to are not stored."""
+    """Objects are missing that another object or a ref points to."""
 
     def __init__(self, ids: Sequence[ObjId]) -> None:
         listed = ", ".join(f"'{id.hex()}'" for id in ids)
@@ -53,9 +54,9 @@ class ObjectMissing(RepositoryCorrupt):
 class Persist:
     """Objects and refs of one repository.
 
-    Every object that is loaded is checked against its id, once: what is cached is sound.
-    `refutes` decides on commits whose id does not follow from their row alone (`proof.py`), by what
-    else is stored; without it they are taken as they are.
+    Every object is checked against its id when it is loaded, so cached objects are intact.
+    A commit whose id does not follow from its row alone (`proof.py`) is passed to `refutes`, which
+    compares it with other stored objects; without `refutes` it is accepted.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Persist:
         return _typed(kind, id, obj)
 
     def fetch_all(self, kind: type[T], ids: Sequence[ObjId]) -> list[T]:
-        """The objects in the order asked for, read in one go as far as they are not cached."""
+        """The objects in the requested order; those that are not cached are read together."""
         cached = [obj for id in ids if (obj := self._cache.get(id)) is not None]
         if len(cached) < len(ids):
             found = self._load(ids)
@@ -101,7 +102,7 @@ class Persist:
         return [_typed(kind, id, obj) for id, obj in zip(ids, cached, strict=True)]
 
     def fetch_any(self, id: ObjId) -> Obj:
-        """An object whose kind depends on who wrote it."""
+        """An object of one of several kinds, depending on its writer."""
         return self._cache.get(id) or self._load([id])[id]
 
     def _load(self, ids: Sequence[ObjId]) -> dict[ObjId, Obj]:
@@ -121,16 +122,18 @@ class Persist:
             for id, row in rows.items():
                 obj = found[id] = decode(row)
                 if self._refutes is not None and type(obj) is Commit and not is_proven(obj):
-                    self._judge(obj, self._refutes)
+                    self._refuse_if_refuted(obj, self._refutes)
                 self._cache.put(obj, len(row.data))
         return found
 
-    def _judge(self, commit: Commit, refutes: Callable[[Persist, Commit], bool]) -> None:
-        if refutes(self._trusting(), commit):
+    def _refuse_if_refuted(
+        self, commit: Commit, refutes: Callable[[Persist, Commit], bool]
+    ) -> None:
+        if refutes(self._without_refutation(), commit):
             raise RepositoryCorrupt.object(commit.id, "is damaged: the Commit has another id")
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
-        """The rows as they are stored, past the cache: for those who check what is stored."""
+        """The stored rows, past the cache, for consistency checks."""
         return self._backend.read_rows(self._repo, ids)
 
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
@@ -157,11 +160,10 @@ class Persist:
         log: Sequence[LogRow] = (),
         rows: Sequence[Row] | None = None,
     ) -> Ref | None:
-        """Store the objects, then move `ref` to `pointer`. None if the ref is elsewhere by now.
+        """Store the objects, then move `ref` to `pointer`. None if another writer moved the ref.
 
-        `rows` are the objects encoded, where the caller has them at hand. Raises `UniqueTaken` if
-        a unique value among them was claimed before; then nothing that anybody could see has
-        changed.
+        `rows` are the encoded objects, if the caller has them. Raises `UniqueTaken` if a unique
+        value among them was claimed before; then no visible change was made.
         """
         rows = self.encoded(objs) if rows is None else rows
         moved = self.moved(ref, pointer)
@@ -170,27 +172,27 @@ class Persist:
         if self._apply is not None:
             applied = self._apply(self._repo, rows, swap, log)
             if not applied.swapped:
-                _claimed(uniques, applied.new)
+                _check_claims(uniques, applied.new)
                 return None
         else:
-            _claimed(uniques, self._backend.insert_rows(self._repo, rows))
+            _check_claims(uniques, self._backend.insert_rows(self._repo, rows))
             if not self._backend.swap_ref(self._repo, swap):
                 return None
             self.append_log(log)
         stored_bytes = {row.id: len(row.data) for row in rows}
         for obj in objs:
-            # What the next commit needs. Values are for readers, who come later if at all, and a
-            # large commit's values would push out the indexes.
+            # Keep the objects that the next commit needs. Values are for readers, and the values
+            # of a large commit would evict the indexes.
             if type(obj) in _KEPT:
                 self._cache.put(obj, stored_bytes[obj.id])
             if type(obj) is Index:
                 obj.settle()
             elif type(obj) is Commit:
-                self._grow_old(obj.id)
+                self._note_recent(obj.id)
         return moved
 
-    def _grow_old(self, commit: ObjId) -> None:
-        """Let commits that are no longer near a head make room before the indexes do."""
+    def _note_recent(self, commit: ObjId) -> None:
+        """Let the cache evict commits that are no longer near a head before the indexes."""
         self._recent.append(commit)
         if len(self._recent) > _RECENT_COMMITS:
             self._cache.demote([self._recent.popleft()])
@@ -214,13 +216,13 @@ class Persist:
         """A hint that these objects were replaced by newer ones."""
         self._cache.demote(ids)
 
-    def afresh(self) -> Persist:
-        """The same repository with nothing remembered yet: for those who check what is stored."""
+    def with_empty_cache(self) -> Persist:
+        """The same repository with an empty cache, for consistency checks."""
         cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
         return Persist(self._backend, cache, self.settings, self.clock_nanos, self._refutes)
 
-    def _trusting(self) -> Persist:
-        """For `refutes`, which reads other commits: these are not judged when they are loaded."""
+    def _without_refutation(self) -> Persist:
+        """For `refutes`, which must not check the commits that it reads in the same way."""
         cache = ObjectCache(min(self._cache.max_bytes, _FRESH_CACHE_BYTES))
         return Persist(self._backend, cache, self.settings, self.clock_nanos)
 
@@ -229,7 +231,7 @@ class Persist:
     def refs(self, names: Sequence[str]) -> dict[str, Ref]:
         found = self._backend.read_refs(self._repo, names)
         for ref in found.values():
-            # Nothing vouches for a ref but its store. This is what can be seen without looking up.
+            # A ref has no hash. Check what can be checked without further reads.
             if len(ref.pointer) != ID_BYTES:
                 raise damaged_ref(ref.name)
         return found
@@ -240,7 +242,7 @@ class Persist:
     def swap_ref(
         self, name: str, expected: Ref | None, new: Ref | None, log: Sequence[LogRow] = ()
     ) -> bool:
-        """Create, move or delete a ref, and tell the ref-log if it worked."""
+        """Create, move or delete a ref, and write to the ref-log if that succeeded."""
         swap = RefSwap(name, expected, new)
         if self._apply is not None and log:
             return self._apply(self._repo, (), swap, log).swapped
@@ -250,7 +252,7 @@ class Persist:
         return swapped
 
     def check_name(self, name: str) -> None:
-        """Refuse the full name of a ref that the backend has no room for."""
+        """Refuse a full name that is too long for the backend."""
         if isinstance(self._backend, LimitsNames):
             most = self._backend.most_name_characters
             if len(name) > most:
@@ -260,7 +262,7 @@ class Persist:
                 )
 
     def moved(self, ref: Ref, pointer: ObjId) -> Ref:
-        """The ref after it moved, remembering where it was for a while."""
+        """The ref after a move, with its previous pointers."""
         if pointer == ref.pointer:
             return ref
         now = self.now_micros()
@@ -281,14 +283,31 @@ class Persist:
 
 
 class UniqueTaken(Exception):
-    """A value that must be used once was in use already."""
+    """A value that must be unique is already in use."""
 
     def __init__(self, ids: frozenset[ObjId]) -> None:
         super().__init__(f"{len(ids)} unique values are taken")
         self.ids = ids
 
 
-def _claimed(uniques: frozenset[ObjId], new: frozenset[ObjId]) -> None:
+def fitted_settings(settings: Settings, backend: Backend) -> Settings:
+    """The settings, with every size limited to what the backend accepts.
+
+    An index gets half of the limit: a commit has more in it than its index, and a stripe may grow
+    to twice its target size before it is cut.
+    """
+    if not isinstance(backend, LimitsRows):
+        return settings
+    most = backend.row_bytes
+    return msgspec.structs.replace(
+        settings,
+        max_object_bytes=min(settings.max_object_bytes, most),
+        max_incremental_index_bytes=min(settings.max_incremental_index_bytes, most // 2),
+        max_index_segment_bytes=min(settings.max_index_segment_bytes, most // 2),
+    )
+
+
+def _check_claims(uniques: frozenset[ObjId], new: frozenset[ObjId]) -> None:
     taken = uniques - new
     if taken:
         raise UniqueTaken(taken)

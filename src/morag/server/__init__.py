@@ -1,1 +1,1 @@
-"""The edge: sockets, time-outs, threads, start and stop. Knows bytes and clients, no catalog."""
+"""The HTTP server: sockets, time-outs, threads, start and stop. Does not know the catalog."""

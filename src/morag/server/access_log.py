@@ -1,4 +1,4 @@
-"""One line per request on standard error: no headers, no bodies, no queries, so no secrets."""
+"""One line per request on standard error, without headers, bodies and queries: no secrets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def access_log(
     write: Callable[[str], object],
     clock_nanos: Callable[[], int],
 ) -> Log | None:
-    """Takes the request, status, bytes of the answer, milliseconds and the client's address."""
+    """The function that logs a request: its status, response bytes, milliseconds and client."""
     if form == "off":
         return None
 
     def log(request: Request, status: int, size: int, millis: float, client: str) -> None:
         line = _Line(
-            time=_shown(clock_nanos()),
+            time=_time_text(clock_nanos()),
             client=client,
             method=request.method,
             path=request.path,
@@ -35,8 +35,8 @@ def access_log(
             bytes=size,
             millis=round(millis, 3),
         )
-        # Standard error may be closed, or end in a pipe whose reader is gone: requests are served
-        # all the same. A reader that stays and does not read holds up the server.
+        # Standard error may be closed, or be a pipe without a reader: requests are served anyway.
+        # A pipe whose reader does not read blocks the server.
         with suppress(OSError, ValueError):
             write(_json(line) if form == "json" else _text(line))
 
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct, frozen=True):
     millis: float
 
 
-def _shown(nanos: int) -> str:
+def _time_text(nanos: int) -> str:
     return datetime.fromtimestamp(nanos / 1e9, UTC).isoformat(timespec="milliseconds")
 
 

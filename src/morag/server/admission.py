@@ -1,8 +1,8 @@
-"""Which requests are refused for the host they ask for, or for the web page that sent them.
+"""Refuses requests because of their `Host`, or because of the web page that sent them.
 
-Browsers let any page send requests to any server, this one included. A page of another origin
-cannot read the answer, but could write; a page whose name suddenly resolves to our own address
-(DNS rebinding) could do both. Programs send no `Origin`, and ask for the host that they were given.
+Browsers let any page send requests to any server. A page of another origin cannot read the
+response, but could write. A page whose name suddenly resolves to this server's address (DNS
+rebinding) could do both. Other programs send no `Origin`, and the host of their configuration.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from morag.api.http import Header
     from morag.config import ServerSettings
 
-_SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))  # They change nothing.
-_OWN_SITE: Final = frozenset((b"same-origin", b"none"))  # None: typed in, or a bookmark.
+_SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))  # They do not change anything.
+_OWN_SITE: Final = frozenset((b"same-origin", b"none"))  # `none`: a typed URL or a bookmark.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _KNOWN_HOSTS: Final = 256
 
@@ -31,18 +31,18 @@ _WHOLE_URL: Final = re.compile(rb"[^:/?#]+://([^/?#]*)")
 
 class _Authority(NamedTuple):
     name: str
-    port: str  # Empty for the default one.
+    port: str  # Empty for the default port.
 
 
 class Admission:
-    """Raises the error for a request that is not admitted.
+    """Checks the host and the origin of requests; raises the error for one that is not admitted.
 
     A request whose `Host` is one of `known_hosts`, and that has neither `Origin` nor
-    `Sec-Fetch-Site`, needs no check: it comes from a program, as nearly all of them do.
+    `Sec-Fetch-Site`, needs no check: like nearly all requests, it does not come from a browser.
     """
 
     def __init__(self, settings: ServerSettings, *, loopback_only: bool) -> None:
-        self._loopback_only = loopback_only  # Whether all of the server's own addresses are.
+        self._loopback_only = loopback_only  # All addresses of the server are loopback ones.
         self._cors = Cors(settings.cors_origins)
         self._schemes = ("https",) if settings.tls_cert else ("https", "http")
         names = [name.lower().strip("[]").removesuffix(".") for name in settings.allowed_hosts]
@@ -52,7 +52,7 @@ class Admission:
         self.known_hosts: set[Header] = set()
 
     def check(self, method: str, url: bytes, headers: Sequence[Header]) -> None:
-        """There is at most one `Host`; a client of HTTP/1.0 may have none, which no browser is."""
+        """Check a request with at most one `Host`. HTTP/1.0 allows none, but no browser uses it."""
         host = _authority_in(url)
         if host is None:
             host = next((value for name, value in headers if name == b"host"), None)
@@ -61,28 +61,30 @@ class Admission:
             self._check_page(authority, headers)
 
     def _admitted(self, host: bytes) -> _Authority:
-        authority = _parsed(host.decode("latin-1"))
+        text = host.decode("latin-1")
+        authority = _parsed(text)
         if authority is None:
-            raise BadRequest(f"Host must be a name or an address, not {_quoted(host)}")
-        if self._any_host or self._is_ours(authority.name):
+            raise BadRequest(f"Host must be a name or an address, not {_quoted(text)}")
+        if self._any_host or self._is_accepted(authority.name):
             if len(self.known_hosts) < _KNOWN_HOSTS:
                 self.known_hosts.add((b"host", host))
             return authority
+        name = _quoted(authority.name)  # Without the port, because the setting has none.
         if self._loopback_only and not (self._names or self._suffixes):
             raise Forbidden(
-                "This server listens on a loopback address, and answers to localhost and its like,"
-                f" not to the host {_quoted(host)}; the setting allowed_hosts can name it"
+                "This server listens on a loopback address, and accepts only hosts such as"
+                f" localhost, not {name}; add it to the setting allowed_hosts"
             )
         raise Forbidden(
-            f"This server does not answer to the host {_quoted(host)};"
-            " the setting allowed_hosts can name it"
+            f"This server does not accept the host {name}; add it to the setting allowed_hosts"
         )
 
-    def _is_ours(self, name: str) -> bool:
-        """Loopback names always are: health checks inside a container use them.
+    def _is_accepted(self, name: str) -> bool:
+        """Whether the host is accepted. Loopback names always are: health checks in containers
+        use them.
 
-        Only names can be rebound, so a server that others reach may be asked for by any address,
-        as Kubernetes does in its probes.
+        DNS rebinding needs a name. So a server that other machines reach accepts any IP address,
+        which Kubernetes uses in its probes.
         """
         name = name.strip("[]").removesuffix(".")
         if name == "localhost" or name.endswith(".localhost"):
@@ -105,21 +107,21 @@ class Admission:
         if not foreign and _OWN_SITE.issuperset(sites):
             return
         page = (
-            f"A page of {_quoted((foreign or origins)[0])}"
+            f"A page of {_quoted((foreign or origins)[0].decode('latin-1'))}"
             if origins
             else "A page of another origin"
         )
         raise Forbidden(
-            f"{page} may not change this catalog; the setting cors_origins can name the page's"
-            " origin. If this server's own page was refused, a proxy in front of it replaced the"
-            " Host header: it must pass that on"
+            f"{page} may not change this catalog; add the page's origin to the setting"
+            " cors_origins. If this server's own page was refused, a proxy in front of it replaced"
+            " the Host header: it must pass that on"
         )
 
     def _is_at(self, origin: bytes, host: _Authority | None) -> bool:
-        """Whether the page came from the host that the request asks for.
+        """Whether the page came from the host of the request.
 
-        Its scheme is not known where a proxy ends TLS. `null`, the origin of pages without one, is
-        nowhere.
+        The scheme of the request is not known if a proxy ends TLS. `null`, the origin of pages
+        without one, never matches.
         """
         scheme, separator, rest = origin.decode("latin-1").partition("://")
         page = _parsed(rest) if separator and scheme in self._schemes else None
@@ -130,7 +132,7 @@ class Admission:
 
 
 def _authority_in(url: bytes) -> bytes | None:
-    """Of a target such as `http://host/path`, where it counts instead of `Host`."""
+    """The authority of a target such as `http://host/path`, which overrides `Host`."""
     found = _WHOLE_URL.match(url)
     return found[1].rpartition(b"@")[2] if found else None
 
@@ -140,5 +142,5 @@ def _parsed(authority: str) -> _Authority | None:
     return _Authority(found[1], found[2] or "") if found else None
 
 
-def _quoted(sent: bytes) -> str:
-    return f"'{sent[:200].decode('latin-1')}'"
+def _quoted(sent: str) -> str:
+    return f"'{sent[:200]}'"

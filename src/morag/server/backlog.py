@@ -1,4 +1,4 @@
-"""What clients send faster than it is answered: done bit by bit, one client after the other."""
+"""Data that clients send faster than it is answered: handled in parts, fairly between clients."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ logger = logging.getLogger(__name__)
 
 
 class Sender(Protocol):
-    """A connection that was sent more than it may handle at once."""
+    """A connection that received more than it may handle at once."""
 
     def take_share(self) -> bool:
-        """Handle a little of it; whether more can be handled now."""
+        """Handle a part of the data. Returns whether more can be handled now."""
         ...
 
     def hang_up(self) -> None: ...
 
 
 class Backlog:
-    """Takes turns between clients, and within a client between its connections.
+    """Clients take turns, and so do the connections of each client.
 
-    However many of them there are, the event loop comes back to all others in between.
+    The event loop serves all other connections in between, even if the backlog is long.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, monotonic: Callable[[], float]) -> None:
         self.senders: dict[str, deque[Sender]] = {}
         self._loop = loop
-        self._monotonic = monotonic  # The loop's own time stands still while it runs a callback.
+        self._monotonic = monotonic  # The loop's time does not advance in a callback.
         self._is_scheduled = False
 
     def add(self, network: str, sender: Sender) -> None:
@@ -51,7 +51,7 @@ class Backlog:
         end = self._monotonic() + _SECONDS_AT_ONCE
         while self.senders:
             network = next(iter(self.senders))
-            senders = self.senders[network] = self.senders.pop(network)  # Now the last one.
+            senders = self.senders[network] = self.senders.pop(network)  # Moved to the end.
             sender = senders.popleft()
             if _has_more(sender):
                 senders.append(sender)
@@ -66,7 +66,7 @@ class Backlog:
 def _has_more(sender: Sender) -> bool:
     try:
         return sender.take_share()
-    except Exception:  # The others wait for their turns.
+    except Exception:  # A bug in one connection must not end the turns of the others.
         logger.exception("Handling a connection failed")
         sender.hang_up()
         return False

@@ -1,4 +1,4 @@
-"""The address of the client behind a connection, which may be that of a proxy."""
+"""The address of the client of a connection, which may come from a proxy."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ if TYPE_CHECKING:
 
     from morag.api.http import Header
 
-# A longer chain of proxies is a client's invention, and reading it all would take milliseconds.
+# A longer chain of proxies is forged, and parsing all of it would take milliseconds.
 _MOST_HOPS: Final = 16
 _NETWORK_BITS: Final = 64
-_REMEMBERED_ADDRESSES: Final = 4096
+_CACHED_ADDRESSES: Final = 4096
 
 
 class ClientAddresses:
-    """Believes `X-Forwarded-For` as far as trusted proxies wrote it.
+    """Accepts the part of `X-Forwarded-For` that trusted proxies wrote.
 
-    Each proxy appends the address that it was called from, so the list is read from its end: the
-    first address that is no trusted proxy is the client. Everything before it may be the client's
-    invention. `Forwarded` is ignored: a proxy that writes one of the two headers passes the other
-    one on as the client sent it.
+    Each proxy appends the address of its client, so the list is read from the end: the first
+    address that is no trusted proxy is the client. Everything before it may be forged. `Forwarded`
+    is ignored: a proxy that writes one of the two headers passes the other one on unchanged.
     """
 
     def __init__(self, trusted: tuple[str, ...]) -> None:
         self._networks = tuple(ip_network(one) for one in trusted)
-        self._is_trusted = lru_cache(_REMEMBERED_ADDRESSES)(self._in_a_network)
+        self._is_trusted = lru_cache(_CACHED_ADDRESSES)(self._is_in_trusted_network)
 
     def client(self, peer: Client, headers: Sequence[Header]) -> Client:
         """The client of a request; `peer` is the one at the other end of the connection."""
@@ -55,7 +54,7 @@ class ClientAddresses:
                 break
         return client
 
-    def _in_a_network(self, text: str) -> bool:
+    def _is_in_trusted_network(self, text: str) -> bool:
         address = _address(text)
         return address is not None and any(address in network for network in self._networks)
 
@@ -64,9 +63,9 @@ def client_at(address: str) -> Client:
     return Client(address, network=_network(address) if ":" in address else address)
 
 
-@lru_cache(_REMEMBERED_ADDRESSES)
+@lru_cache(_CACHED_ADDRESSES)
 def _network(text: str) -> str:
-    """A network of 64 bits is the least that anybody gets in IPv6, and all of it is theirs."""
+    """The network of an address: in IPv6 the first 64 bits, because a customer gets all of that."""
     address = _address(text)
     if not isinstance(address, IPv6Address):
         return text if address is None else str(address)
@@ -75,7 +74,7 @@ def _network(text: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Of `10.0.0.1`, `10.0.0.1:4711`, `::1` or `[::1]:4711`; None for `unknown` and other words."""
+    """Parse `10.0.0.1`, `10.0.0.1:4711`, `::1` or `[::1]:4711`; None for all other texts."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""Which pages of other origins may call the API from a browser."""
+"""CORS: which pages of other origins may call the API from a browser."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from morag.api.http import Header, Request
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, DELETE, OPTIONS"
-_REMEMBER_SECONDS: Final = b"3600"
+_CACHE_SECONDS: Final = b"3600"
 _VARY: Final = (b"vary", b"origin")
 
 
 class Cors:
-    """The browser asks first (`preflight`), then looks at what the answer itself allows.
+    """Answers preflight requests, and adds the headers that browsers check.
 
-    A page of an origin that is not listed gets the plain answer, which its browser keeps from it.
+    For an origin that is not listed there are no headers, so the browser hides the response from
+    the page.
     """
 
     def __init__(self, origins: tuple[str, ...]) -> None:
@@ -29,15 +30,15 @@ class Cors:
     def preflight(self, request: Request) -> Response | None:
         if request.method != "OPTIONS" or not _has(request, b"access-control-request-method"):
             return None
-        wanted = _value(request, b"access-control-request-headers")
-        asked: tuple[Header, ...] = ((b"access-control-allow-headers", wanted),) if wanted else ()
+        names = _value(request, b"access-control-request-headers")
+        allowed: tuple[Header, ...] = ((b"access-control-allow-headers", names),) if names else ()
         return Response(
             204,
             b"",
             (
                 (b"access-control-allow-methods", _METHODS),
-                (b"access-control-max-age", _REMEMBER_SECONDS),
-                *asked,
+                (b"access-control-max-age", _CACHE_SECONDS),
+                *allowed,
             ),
         )
 
@@ -45,7 +46,7 @@ class Cors:
         return self._all or origin in self._origins
 
     def allowing(self, request: Request, response: Response) -> Response:
-        """The response with what the browser must know about it."""
+        """The response with the headers for the browser."""
         origin = _value(request, b"origin")
         headers: tuple[Header, ...] = (_VARY,)
         if origin and self.allows(origin):

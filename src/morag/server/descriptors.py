@@ -1,4 +1,4 @@
-"""Running out of file descriptors, of which every connection takes one."""
+"""Reports that the process has run out of file descriptors; every connection takes one."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ logger = logging.getLogger(__name__)
 
 
 class Descriptors:
-    """Logs once that none is left.
+    """Logs a shortage of file descriptors once.
 
-    The event loop closes the connections that it has no descriptor for, without a word. It goes on
-    by itself as soon as there are some again; shortages within a minute are one episode.
+    The event loop silently closes connections without a descriptor, and recovers by itself when
+    there are free ones again. Shortages within a minute are logged as one.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._limit = _limit()
-        self._seen: float | None = None  # When none was left the last time.
+        self._seen: float | None = None  # When a shortage was last seen.
 
     def check(self) -> None:
-        """To be called now and then: connections are not all that takes descriptors."""
+        """Called by a timer, because files take descriptors as well as connections."""
         try:
             Path("/dev/null").open("rb", buffering=0).close()
         except OSError as error:
@@ -38,7 +38,7 @@ class Descriptors:
                 self._note()
 
     def opened(self, descriptor: int) -> None:
-        """The system gives out the lowest number that is free, so the largest one is the last."""
+        """The system assigns the lowest free number, so the largest one is the last."""
         if descriptor + 1 >= self._limit:
             self._note()
 

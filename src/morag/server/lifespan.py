@@ -1,22 +1,23 @@
-"""What a serving process opens when it starts, and closes when it stops."""
+"""Opens the store and the edge when a server process starts, and closes them when it stops."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
+import sys
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final
 
 import morag
 from morag.api.app import Api
 from morag.api.call import Limits
+from morag.backend.urls import StoreUrl
 from morag.errors import MoragError
-from morag.masking import masked
+from morag.masking import hiding, masked
 from morag.server.edge import Edge
-from morag.server.memory import limit_arenas
 from morag.server.sockets import CannotServe
-from morag.server.stores import has_files, hiding, is_embedded, is_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -28,14 +29,17 @@ _MOST_SECONDS_BETWEEN_CHECKS: Final = 1.0
 _SECONDS_BETWEEN_STORE_CHECKS: Final = 2.0
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000  # A request leaves hardly any cycles behind.
 
+_M_ARENA_MAX: Final = -8
+_ARENAS: Final = 2
+
 logger = logging.getLogger(__name__)
 
 
 class Lifespan:
-    """An ASGI application that knows only how to start and to stop.
+    """An ASGI application that handles only the start and the stop of the process.
 
-    uvicorn hands its state to every connection, and the edge in it. Before it is opened it can be
-    sent to another process.
+    uvicorn passes its state, which has the edge, to every connection. Before `open` a lifespan can
+    be sent to another process.
     """
 
     def __init__(self, settings: Settings, server: ServerSettings, *, loopback_only: bool) -> None:
@@ -46,12 +50,12 @@ class Lifespan:
         self._repository: Repository | None = None
 
     def open(self) -> None:
-        limit_arenas()  # Here, because every process comes along.
+        _limit_arenas()  # Here, because every process calls this method.
         try:
             self._repository = morag.open(self._server.store, self._settings)
         except MoragError:
             raise
-        except Exception as error:  # noqa: BLE001 - Drivers raise what they like.
+        except Exception as error:  # noqa: BLE001 - Drivers raise exceptions of their own.
             reason = hiding(self._server.store)(f"{type(error).__name__}: {error}")
             raise CannotServe(f"Cannot open '{masked(self._server.store)}' ({reason})") from None
 
@@ -66,20 +70,20 @@ class Lifespan:
         receive: Callable[[], Awaitable[Any]],
         send: Callable[[dict[str, Any]], Awaitable[None]],
     ) -> None:
-        assert scope["type"] == "lifespan", "connections answer for themselves"
+        assert scope["type"] == "lifespan", "requests do not use ASGI"
         await receive()
         try:
             edge = scope["state"]["edge"] = self._edge()
-        except Exception as error:  # noqa: BLE001 - Whatever it is, it is logged.
+        except Exception as error:  # noqa: BLE001 - uvicorn must be informed.
             known = isinstance(error, MoragError)
             reason = str(error) if known else "".join(format_exception(error)).rstrip()
             logger.error("Cannot start: %s", hiding(self._server.store)(reason))
             await send({"type": "lifespan.startup.failed"})
             return
-        gc.freeze()  # What is here by now stays: never look at it again.
+        gc.freeze()  # These objects live as long as the process: the collector can skip them.
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
         checking = [asyncio.create_task(_check_connections(edge))]
-        if has_files(self._server.store):
+        if StoreUrl.parse(self._server.store).traits.has_files:
             checking.append(asyncio.create_task(_check_store(edge)))
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -88,7 +92,7 @@ class Lifespan:
         if await edge.finish():
             self.close()
         else:
-            # Closing the store now would take it from under the threads that still use it.
+            # The store must not be closed while threads use it.
             self.complete = False
             logger.error("Stopped with %d requests unfinished", edge.pending)
         await send({"type": "lifespan.shutdown.complete"})
@@ -99,12 +103,13 @@ class Lifespan:
         repository = self._repository
         assert repository is not None
         hide = hiding(self._server.store)
+        traits = StoreUrl.parse(self._server.store).traits
         api = Api(
             repository,
             stack_traces=self._server.stack_traces,
             hide=hide,
             threads=self._server.threads,
-            store_is_far=not is_embedded(self._server.store),
+            store_is_remote=not traits.embedded,
             limits=Limits(max_operations=self._server.max_operations),
         )
 
@@ -119,7 +124,7 @@ class Lifespan:
         return Edge(
             api,
             self._server,
-            never_waits=is_in_memory(self._server.store),
+            never_waits=traits.never_waits,
             loopback_only=self._loopback_only,
             check_store=check_store,
             hide=hide,
@@ -127,9 +132,9 @@ class Lifespan:
 
 
 async def _check_store(edge: Edge) -> None:
-    """Let an embedded store notice that its files are gone, although nobody asks for readiness.
+    """Let an embedded store notice that its files are gone, even without readiness checks.
 
-    Until then it would acknowledge commits that the next start cannot read.
+    Until it notices, it acknowledges commits that the next start cannot read.
     """
     while True:
         await asyncio.sleep(_SECONDS_BETWEEN_STORE_CHECKS)
@@ -137,7 +142,7 @@ async def _check_store(edge: Edge) -> None:
 
 
 async def _check_connections(edge: Edge) -> None:
-    """One timer for all connections costs a request nothing, unlike one timer for each."""
+    """Check all connections with one timer, which costs a request nothing."""
     settings = edge.settings
     shortest = min(settings.idle_timeout_seconds, settings.slow_client_seconds)
     pause = min(_MOST_SECONDS_BETWEEN_CHECKS, shortest / 4)
@@ -148,5 +153,17 @@ async def _check_connections(edge: Edge) -> None:
         for connection in tuple(edge.connections):
             try:
                 connection.check(loop.time())
-            except Exception:  # One that cannot be checked must not keep the others from it.
+            except Exception:  # A bug in one connection must not end the time-outs of the others.
                 logger.exception("Checking a connection failed")
+
+
+def _limit_arenas() -> None:
+    """Make glibc's malloc use two arenas for all threads.
+
+    With its default of several per core, the memory of a server with many threads keeps growing
+    under load. This must be called before threads start. Other C libraries have no such setting.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_ARENA_MAX, _ARENAS)

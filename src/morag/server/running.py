@@ -1,4 +1,4 @@
-"""Running the server: one process, or several that share the sockets."""
+"""Runs the server: one process, or several that share the sockets."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
+from morag.backend.urls import StoreUrl
 from morag.masking import masked
 from morag.server.lifespan import Lifespan
 from morag.server.sockets import CannotServe, allow_files, are_loopback, bound, check_tls, url_of
-from morag.server.stores import is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _START_SECONDS: Final = 60.0
 _NO_AUTHENTICATION: Final = (
-    "Morag has no authentication yet: everybody who can reach port %d of this machine can read and"
+    "Morag has no authentication yet: everyone who can reach port %d of this machine can read and"
     " change everything. Keep it in a private network, or behind a proxy that authenticates."
 )
 
@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 def serve(settings: Settings, server: ServerSettings) -> int:
-    """Serve until told to stop; the exit code. What keeps it from starting is raised.
+    """Serve until a signal stops it. Returns the exit code; raises if it cannot start.
 
-    The port is taken first, because that is cheap and fails often. Who connects while the store is
-    being opened waits for it.
+    The port is bound first, because that is cheap and fails often. A client that connects while the
+    store is opened waits.
     """
-    if server.workers > 1 and not is_shared(server.store):
+    if server.workers > 1 and StoreUrl.parse(server.store).traits.private:
         raise CannotServe(
             f"{server.workers} workers cannot share '{masked(server.store)}', which belongs to one"
             " process; take --workers 1, or a store that processes can share, such as sqlite:PATH"
@@ -63,10 +63,10 @@ def serve(settings: Settings, server: ServerSettings) -> int:
 
 
 def _run_one(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
-    running = _Server(_config(server, lifespan), _teller(server, sockets))
+    running = _Server(_config(server, lifespan), _ready_printer(server, sockets))
     try:
         running.run(sockets)
-    except SystemExit:  # How uvicorn gives up; why was logged.
+    except SystemExit:  # uvicorn failed, and the reason was logged.
         lifespan.close()
         return 1
     except BaseException:
@@ -79,8 +79,8 @@ def _run_one(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) 
 
 
 def _run_many(server: ServerSettings, lifespan: Lifespan, sockets: list[socket]) -> int:
-    lifespan.close()  # It can be opened; each worker opens it for itself.
-    workers = _Workers(_config(server, lifespan), sockets, _teller(server, sockets))
+    lifespan.close()  # It was opened to find mistakes; each worker opens its own.
+    workers = _Workers(_config(server, lifespan), sockets, _ready_printer(server, sockets))
     workers.run()
     return 0 if workers.started and workers.complete else 1
 
@@ -94,10 +94,10 @@ def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
         lifespan="on",
         workers=server.workers,
         log_config=None,
-        log_level="critical",  # uvicorn has nothing to tell that is not told here.
+        log_level="critical",  # All of uvicorn's messages have a replacement here.
         access_log=False,
         proxy_headers=False,
-        forwarded_allow_ips="",  # Or uvicorn would look into the environment.
+        forwarded_allow_ips="",  # Otherwise uvicorn reads it from the environment.
         server_header=False,
         timeout_graceful_shutdown=server.shutdown_seconds,  # type: ignore[arg-type] # Any number.
         ssl_certfile=server.tls_cert or None,
@@ -105,31 +105,31 @@ def _config(server: ServerSettings, lifespan: Lifespan) -> uvicorn.Config:
     )
 
 
-def _teller(server: ServerSettings, sockets: list[socket]) -> Callable[[], None]:
+def _ready_printer(server: ServerSettings, sockets: list[socket]) -> Callable[[], None]:
     url = url_of(server.host, sockets[0].getsockname()[1], bool(server.tls_cert))
 
-    def tell() -> None:
+    def print_ready() -> None:
         sys.stdout.write(f"morag ready on {url} store={masked(server.store)}\n")
         sys.stdout.flush()
 
-    return tell
+    return print_ready
 
 
 class _Server(uvicorn.Server):
-    """Tells when it is ready, and ends in peace when a signal says so."""
+    """Prints the ready line, and stops with exit code 0 on a signal."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, print_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell = tell
+        self._print_ready = print_ready
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._tell()
+            self._print_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Without raising them again in the end: a server that was told to stop did well."""
+        """Do not raise signals again at the end: stopping on a signal is not a failure."""
         before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
         try:
             yield
@@ -139,7 +139,7 @@ class _Server(uvicorn.Server):
 
 
 class _Worker(Process):
-    """A process that serves. Its exit code tells whether it finished what it had accepted."""
+    """A process that serves. Its exit code is 0 if it finished every accepted request."""
 
     @property
     def server(self) -> uvicorn.Server:
@@ -154,24 +154,24 @@ class _Worker(Process):
         sys.exit(0 if lifespan.complete and not self.server.force_exit else 1)
 
     def always_pong(self) -> None:
-        with suppress(EOFError, OSError):  # The other end is closed when the worker is to stop.
+        with suppress(EOFError, OSError):  # The other end is closed when the worker must stop.
             super().always_pong()
 
 
 class _Workers(Multiprocess):
-    """Starts the processes again that die, and replaces them one by one on SIGHUP."""
+    """Restarts processes that die, and replaces them one by one on SIGHUP."""
 
     def __init__(
-        self, config: uvicorn.Config, sockets: list[socket], tell: Callable[[], None]
+        self, config: uvicorn.Config, sockets: list[socket], print_ready: Callable[[], None]
     ) -> None:
         super().__init__(config, sockets)
         self.started = False
-        self._tell = tell
+        self._print_ready = print_ready
         self._all_finished = True
 
     @property
     def complete(self) -> bool:
-        """Whether all did what they had accepted, but for those that died and were replaced."""
+        """Whether all workers finished their accepted requests, except those that died."""
         return self._all_finished and all(_finished(worker) for worker in self.processes)
 
     def init_processes(self) -> None:
@@ -180,28 +180,28 @@ class _Workers(Multiprocess):
             worker.wait_until_ready(_START_SECONDS, self.should_exit) for worker in self.processes
         )
         if self.started:
-            self._tell()
+            self._print_ready()
         else:
             self.should_exit.set()
 
     def keep_subprocess_alive(self) -> None:
-        for place, worker in enumerate(self.processes):
+        for index, worker in enumerate(self.processes):
             if self.should_exit.is_set() or worker.is_alive(self._patience_seconds):
                 continue
             hangs = worker.process.is_alive()
             worker.kill()
             worker.join()
-            if worker.exitcode == STARTUP_FAILURE:  # The next one would fare no better.
+            if worker.exitcode == STARTUP_FAILURE:  # The next one would fail as well.
                 logger.error("Worker %s could not start; stopping", worker.pid)
                 self.should_exit.set()
                 return
-            how = "does not answer" if hangs else f"died ({_how_it_ended(worker.exitcode)})"
-            self.processes[place] = self._new()
-            successor = self.processes[place].pid
+            how = "does not respond" if hangs else f"died ({_end_of(worker.exitcode)})"
+            self.processes[index] = self._new()
+            successor = self.processes[index].pid
             logger.error("Worker %s %s; %s takes its place", worker.pid, how, successor)
 
     def restart_all(self) -> None:
-        for place, worker in enumerate(self.processes):
+        for index, worker in enumerate(self.processes):
             successor = self._new()
             if not successor.wait_until_ready(_START_SECONDS, self.should_exit):
                 successor.kill()
@@ -212,7 +212,7 @@ class _Workers(Multiprocess):
             worker.terminate()
             worker.join()
             self._all_finished &= _finished(worker)
-            self.processes[place] = successor
+            self.processes[index] = successor
 
     def handle_ttin(self) -> None:
         self.processes_num += 1
@@ -229,11 +229,11 @@ class _Workers(Multiprocess):
 
 
 def _finished(worker: Process) -> bool:
-    """SIGTERM kills only those that have not begun to serve; the others end by themselves."""
+    """Whether a worker ended properly. SIGTERM kills only workers that do not serve yet."""
     return worker.exitcode in (0, -signal.SIGTERM)
 
 
-def _how_it_ended(exit_code: int | None) -> str:
+def _end_of(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         return f"by signal {-exit_code}"
     return f"exit code {exit_code}"

@@ -1,4 +1,4 @@
-"""The sockets that a server listens on, and what it shows of them."""
+"""The sockets that a server listens on, and its URL."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from morag.errors import ServiceUnavailable
 from morag.masking import masked
 
 _BACKLOG: Final = 2048
-_BEYOND_CONNECTIONS: Final = 1024  # Files of the store, and room.
+_BEYOND_CONNECTIONS: Final = 1024  # Files of the store, and a reserve.
 
 
 class CannotServe(ServiceUnavailable):
-    """What keeps a server from starting, and what to do about it."""
+    """The server cannot start; the message gives the reason and a remedy."""
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """One socket for each address that the host stands for, all with the same port."""
+    """One socket for each address of the host, all with the same port."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -36,7 +36,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
             sockets.append(_bound(family, (address[0], taken, *address[2:])))
         except OSError as error:
             problems.append(error)
-    # A machine without IPv6 still resolves names to it; a port that is taken is taken on one.
+    # A machine without IPv6 still resolves names to it. A port in use fails on some addresses only.
     fatal = [p for p in problems if not sockets or p.errno in (errno.EADDRINUSE, errno.EACCES)]
     if fatal:
         for listening in sockets:
@@ -46,7 +46,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
 
 
 def are_loopback(sockets: list[socket.socket]) -> bool:
-    """Whether only this machine reaches them."""
+    """Whether only this machine can reach them."""
     return all(ip_address(listening.getsockname()[0]).is_loopback for listening in sockets)
 
 
@@ -56,7 +56,7 @@ def url_of(host: str, port: int, tls: bool) -> str:
 
 
 def check_tls(certificate: str, key: str) -> None:
-    """Refuse files that will not do before anything is started."""
+    """Refuse unusable files before anything is started."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key or None, password=_no_password)
@@ -69,10 +69,10 @@ def check_tls(certificate: str, key: str) -> None:
 
 
 def allow_files(connections: int) -> None:
-    """Each connection is an open file, and the usual limit is meant for other programs."""
+    """Raise the limit of open files: each connection is one, and the usual limit is low."""
     try:
         import resource
-    except ImportError:  # Windows knows no such limit.
+    except ImportError:  # Windows has no such limit.
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _BEYOND_CONNECTIONS
@@ -90,7 +90,7 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)
-        # Now, not later: only this tells for sure that nobody else has the port.
+        # Only listening proves that no other process uses the port.
         listening.listen(_BACKLOG)
         listening.set_inheritable(True)
     except BaseException:
@@ -102,11 +102,11 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
 def _explained(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"Port {port} of {host} is in use; stop what uses it, or give another by --port"
-            " (0 takes a free one)"
+            f"Port {port} of {host} is in use; stop the program that uses it, or give another port"
+            " by --port (0 takes a free one)"
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} of {host} is not ours to use; give one from 1024 on by --port"
+        return f"Port {port} of {host} needs privileges; give a port from 1024 on by --port"
     advice = "give an address of this machine by --host"
     return f"Cannot listen on {host} port {port} ({error}); {advice}"
 

@@ -1,4 +1,4 @@
-"""The threads that do what must not hold up the event loop."""
+"""The thread pool for work that must not block the event loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 class Threads:
-    """A fixed number of threads and one queue; work starts in the order it came.
+    """A fixed number of threads and one queue; work starts in the order of its arrival.
 
-    Leaner than `ThreadPoolExecutor`, whose futures nobody here would look at: commits pass through
-    here, and each microsecond is paid with the interpreter's lock held.
+    It is faster than `ThreadPoolExecutor`, whose futures are not needed here: commits pass through
+    this pool, and its work holds the interpreter's lock.
     """
 
     def __init__(self, count: int) -> None:
@@ -26,7 +26,7 @@ class Threads:
         self._running = count
         self._lock = Lock()
         self._all_ended = Event()
-        # Daemons: a store that never answers must not keep a process from ending.
+        # Daemons: a store that never responds must not keep the process alive.
         self._threads = [
             Thread(target=self._run, name=f"morag-{number}", daemon=True) for number in range(count)
         ]
@@ -34,7 +34,7 @@ class Threads:
             thread.start()
 
     def close(self, timeout_seconds: float) -> bool:
-        """Let all queued work be done; False if that took too long."""
+        """Finish all queued work. Returns False if that took too long."""
         for _ in self._threads:
             self._queue.put(None)
         return self._all_ended.wait(timeout_seconds)
@@ -43,9 +43,9 @@ class Threads:
         while (work := self._queue.get()) is not None:
             try:
                 work()
-            except Exception:
+            except Exception:  # The last resort: a bug must not end the thread.
                 logger.exception("Work in a thread failed")
-            del work  # Or an idle thread would keep the last request alive.
+            del work  # Otherwise an idle thread keeps the last request in memory.
         with self._lock:
             self._running -= 1
             if not self._running:

@@ -1,1 +1,1 @@
-"""What the REST APIs mean by their calls, in branches and content. Knows no JSON and no HTTP."""
+"""The operations of the REST APIs on branches and content. Knows neither JSON nor HTTP."""

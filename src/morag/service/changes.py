@@ -1,105 +1,124 @@
-"""Commits, merges and transplants: checked here, and then ready for the lane of their branch."""
+"""Checks commits, merges and transplants, and makes the requests for the lane of their branch.
+
+If a request has several mistakes, the client gets one of them. Each method checks in the order in
+which Nessie reports them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.model.meta import check_client_meta
 from morag.model.refspecs import RefSpec
+from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from morag.model.merging import MergeOptions
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
-    from morag.service.places import Asked, Place, Places
-    from morag.versions.commit import CommitRequest
-    from morag.versions.merge import MergeRequest
+    from morag.service.ref_resolution import NamedCommit, RefResolution, RequestedRef
+    from morag.versions.merge import MergeRequest, TransplantRequest
     from morag.versions.repository import Repository
-    from morag.versions.transplant import TransplantRequest
 
+LookUp: TypeAlias = Callable[[], CommitRequest]
+"""Reads from the store what a commit needs, and then makes its request."""
+
+_MISTAKES: Final = (BadRequest, ReferenceNotFound)
 _MOST_STEPS: Final = 100
-"""Commits of a transplant that are named by relative parts: each of them is a walk."""
+"""The limit of commits in a transplant that have steps: each needs a walk along the history."""
 
 
 class Changes:
-    def __init__(self, repository: Repository, places: Places) -> None:
+    def __init__(self, repository: Repository, refs: RefResolution) -> None:
         self._repository = repository
-        self._places = places
-
-    def ready_commit_request(
-        self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
-    ) -> CommitRequest | None:
-        """A commit for which the store need not be asked before it joins its lane, as for most.
-
-        None if it must be, be it to find out which of several mistakes is told first.
-        """
-        place = self._places.said(target)
-        if place is None:
-            return None
-        try:
-            return self._commit(place, operations, meta)
-        except (BadRequest, ReferenceNotFound):
-            return None
+        self._refs = refs
 
     def commit_request(
-        self, target: Asked, operations: Sequence[Operation], meta: CommitMeta
-    ) -> CommitRequest:
-        place = None
-        try:
-            place = self._target(target, "commit")
-            return self._commit(place, operations, meta)
-        except (BadRequest, ReferenceNotFound):
-            self._tell_first(meta, place)
-            raise
+        self, target: RequestedRef, operations: Sequence[Operation], meta: CommitMeta
+    ) -> CommitRequest | LookUp:
+        """The request, if it can be made without the store, as most can; or else the lookup for it.
 
-    def merge_request(self, source: Asked, target: Asked, options: MergeOptions) -> MergeRequest:
-        place = None
-        try:
-            found = self._places.write(source, what="Source hash")
-            place = self._target(target, "merge")
-            named = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
-            return self._repository.merge_request(named, place.name, options, expected=place.hash)
-        except (BadRequest, ReferenceNotFound):
-            self._tell_first(options.meta, place)
-            raise
+        The order of mistakes: the metadata, the target, an expected commit that is not on the
+        branch, the operations. So a mistake in the operations needs the store as well.
+        """
+        mistake: BadRequest | ReferenceNotFound | None = None
+        at = self._refs.branch_without_lookup(target)
+        if at is not None:
+            try:
+                return self._commit(at, operations, meta)
+            except _MISTAKES as found:
+                mistake = found.with_traceback(None)  # Its frames would keep the body in memory.
+        check_client_meta(meta)  # `Repository` checks it too, but only after the target is found.
+
+        def look_up() -> CommitRequest:
+            at = self._target(target, "commit")
+            with self._expected_first(at):
+                if mistake is not None:
+                    raise mistake
+                return self._commit(at, operations, meta)
+
+        return look_up
+
+    def merge_request(
+        self, source: RequestedRef, target: RequestedRef, options: MergeOptions
+    ) -> MergeRequest:
+        """The order of mistakes: the metadata, the source, the target, an expected commit that is
+        not on the branch, the rest."""
+        if options.meta is not None:  # `Repository` checks it only after both refs are found.
+            check_client_meta(options.meta)
+        found = self._refs.named_commit(source, what="Source hash")
+        at = self._target(target, "merge")
+        spec = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
+        with self._expected_first(at):
+            return self._repository.merge_request(spec, at.name, options, expected=at.hash)
 
     def transplant_request(
-        self, source: str, hashes: Sequence[Asked], target: Asked, options: MergeOptions
+        self,
+        source: str,
+        hashes: Sequence[RequestedRef],
+        target: RequestedRef,
+        options: MergeOptions,
     ) -> TransplantRequest:
-        """The source is only looked up: commits are named by their hashes."""
+        """The source is looked up, but the hashes alone name the commits.
+
+        The order of mistakes: the last hash, the target, the other hashes, an expected commit that
+        is not on the branch, the rest.
+        """
         if sum(hash.has_steps for hash in hashes) > _MOST_STEPS:
             raise BadRequest(
-                f"More than {_MOST_STEPS} commits to transplant are named by relative parts; name"
-                " commits by their hashes alone"
+                f"More than {_MOST_STEPS} commits to transplant have steps such as ~1; use plain"
+                " hashes instead"
             )
-        self._places.write(hashes[-1], what="Hash to transplant")
-        place = self._target(target, "transplant")
-        found = [self._places.write(hash, what="Hash to transplant").hash for hash in hashes]
-        try:
+        last = self._refs.named_commit(hashes[-1], what="Hash to transplant")
+        at = self._target(target, "transplant")
+        others = [
+            self._refs.named_commit(hash, what="Hash to transplant").hash for hash in hashes[:-1]
+        ]
+        with self._expected_first(at):
             return self._repository.transplant_request(
-                found, place.name, options, source=source, expected=place.hash
+                [*others, last.hash], at.name, options, source=source, expected=at.hash
             )
-        except (BadRequest, ReferenceNotFound):
-            self._tell_first(None, place)
+
+    @contextmanager
+    def _expected_first(self, at: NamedCommit) -> Iterator[None]:
+        """Report an expected commit that is not on the branch before mistakes in the block."""
+        try:
+            yield
+        except _MISTAKES:
+            self._repository.check_on(at.name, at.hash)
             raise
 
-    def _tell_first(self, meta: CommitMeta | None, place: Place | None) -> None:
-        """Some mistakes are told before all others: those in the metadata, and then that the
-        expected commit is not on the branch."""
-        if meta is not None:
-            check_client_meta(meta)
-        if place is not None:
-            self._repository.check_on(place.name, place.hash)
-
     def _commit(
-        self, place: Place, operations: Sequence[Operation], meta: CommitMeta
+        self, at: NamedCommit, operations: Sequence[Operation], meta: CommitMeta
     ) -> CommitRequest:
         return self._repository.commit_request(
-            place.name, operations, meta, expected=place.hash, keep_types=True
+            at.name, operations, meta, expected=at.hash, keep_types=True
         )
 
-    def _target(self, asked: Asked, verb: str) -> Place:
-        return self._places.write(asked, who=f"Reference to {verb} into", allowed=("BRANCH",))
+    def _target(self, ref: RequestedRef, verb: str) -> NamedCommit:
+        return self._refs.named_commit(ref, who=f"Reference to {verb} into", allowed=("BRANCH",))

@@ -1,4 +1,4 @@
-"""Configs of the repository as clients ask for them: by the names of their types."""
+"""Configurations of the repository, by the names of their types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from morag.errors import BadRequest
 from morag.model.configs import CONFIG_TYPES
-from morag.model.forgiving import converted
+from morag.model.lenient_json import converted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,16 +23,16 @@ class Configs:
         self._configs = repository.configs
 
     def read(self, type_names: Sequence[str]) -> tuple[RepositoryConfig, ...]:
-        """The stored configs of these types. All names must be known, stored or not."""
-        return tuple(self._configs.get([_asked(name) for name in type_names]))
+        """The stored configurations of these types. Unknown names are refused."""
+        return tuple(self._configs.get([_config_type(name) for name in type_names]))
 
     def update(self, config: RepositoryConfig) -> RepositoryConfig | None:
-        """Store the config; what it replaces comes back."""
+        """Store the configuration and return the previous one."""
         return self._configs.update(config)
 
 
 def config_of(document: object) -> RepositoryConfig:
-    """The config that a client describes by plain values, which its `type` gives their meaning."""
+    """The configuration in a decoded JSON object, whose `type` decides which fields it has."""
     name = document.get("type") if isinstance(document, Mapping) else None
     if name is None:
         raise BadRequest("A repository config must be an object that names its 'type'")
@@ -48,7 +48,7 @@ def config_of(document: object) -> RepositoryConfig:
         raise BadRequest(f"Repository config {name}: {error}") from None
 
 
-def _asked(name: str) -> type[RepositoryConfig]:
+def _config_type(name: str) -> type[RepositoryConfig]:
     kind = CONFIG_TYPES.get(name)
     if kind is None:
         raise BadRequest(f"No repository config type registered for name {name}")

@@ -1,11 +1,11 @@
-"""Single contents, as of a commit."""
+"""The contents of single keys, as of a commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from morag.errors import ContentNotFound
-from morag.service.places import reference_of
+from morag.service.ref_resolution import reference_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
     from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.model.references import Reference
-    from morag.service.places import Asked, Places
-    from morag.versions.contents import Undecoded
+    from morag.service.ref_resolution import RefResolution, RequestedRef
+    from morag.versions.commit_contents import Undecoded
     from morag.versions.repository import Repository
 
 
 class Contents:
-    def __init__(self, repository: Repository, places: Places) -> None:
+    def __init__(self, repository: Repository, refs: RefResolution) -> None:
         self._repository = repository
-        self._places = places
+        self._refs = refs
 
-    def find(self, asked: Asked, key: ContentKey) -> tuple[Reference, Undecoded]:
-        place = self._places.read(asked, "Expected hash")
-        found = self._repository.contents.find_undecoded(place, key)
+    def find(self, ref: RequestedRef, key: ContentKey) -> tuple[Reference, Undecoded]:
+        at = self._refs.resolve(ref, "Expected hash")
+        found = self._repository.contents.find_undecoded(at, key)
         if found is None:
-            shown = "null" if asked.name is None else asked.name
+            shown = "null" if ref.name is None else ref.name
             raise ContentNotFound(
                 f"Could not find content for key '{key}' in reference '{shown}'.", key
             )
-        return reference_of(place), found
+        return reference_of(at), found
 
     def find_all(
-        self, asked: Asked, keys: Sequence[ContentKey]
+        self, ref: RequestedRef, keys: Sequence[ContentKey]
     ) -> tuple[Reference, list[tuple[ContentKey, Undecoded]]]:
-        """The keys that exist, for a few keys."""
-        place = self._places.read(asked, "Expected hash")
-        return reference_of(place), self._repository.contents.undecoded(place, keys)
+        """The contents of the keys that exist, at once. For few keys."""
+        at = self._refs.resolve(ref, "Expected hash")
+        return reference_of(at), self._repository.contents.undecoded(at, keys)
 
     def get_all(
-        self, asked: Asked, keys: Sequence[ContentKey]
+        self, ref: RequestedRef, keys: Sequence[ContentKey]
     ) -> tuple[Reference, Iterator[Sequence[tuple[ContentKey, Content]]]]:
-        """The contents of the keys that exist, in batches, of which some may be empty."""
-        place = self._places.read(asked, "Expected hash")
-        return reference_of(place), self._repository.contents.get_some(place, keys)
+        """The contents of the keys that exist, in batches. Batches may be empty."""
+        at = self._refs.resolve(ref, "Expected hash")
+        return reference_of(at), self._repository.contents.get_some(at, keys)

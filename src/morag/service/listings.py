@@ -1,4 +1,4 @@
-"""Entries, histories and differences, page by page and filtered."""
+"""Listings of entries, histories and differences, paged and filtered."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from msgspec import Struct
 
 from morag.errors import BadRequest
 from morag.model.keys import ContentKey
-from morag.model.listed import Entry
 from morag.model.meta import texts_length
+from morag.model.results import Entry
 from morag.service.paging import USUAL_BYTES, Filled, Found, Paging
-from morag.service.places import Asked, reference_of
-from morag.versions.catalog import PREFIX_RULE, Bounds
+from morag.service.ref_resolution import RequestedRef, reference_of
+from morag.versions.commit_contents import PREFIX_RULE, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from morag.model.listed import Diff, LogEntry
     from morag.model.operations import Delete, Put
     from morag.model.references import Reference
+    from morag.model.results import Diff, LogEntry
     from morag.service.paging import Items
-    from morag.service.places import Places
+    from morag.service.ref_resolution import RefResolution
+    from morag.versions.content_batches import Stored
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
-    from morag.versions.stretches import Stored
 
 MOST_LOG_ENTRIES: Final = 250
-"""A page of history is never longer, whatever the client asks for."""
+"""The limit of a page of history, even if the client requests more."""
 
 _NOWHERE: Final = ContentKey(("\uffff",) * 20)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Which keys, and how many of them. Filtered ones do not count."""
+class KeySelection(Struct, frozen=True, kw_only=True):
+    """The keys to list, and how many. Keys that do not pass the filter are not counted."""
 
     min_key: ContentKey | None = None
     max_key: ContentKey | None = None
@@ -42,19 +42,18 @@ class Wanted(Struct, frozen=True, kw_only=True):
     filter: str | None = None
     paging: Paging = Paging()
     combines: bool = False
-    """Whether a prefix is named beside another bound. Empty ones count, although they bound
-    nothing."""
+    """Whether the client sent a prefix together with another bound, even if one is empty."""
 
     @property
-    def listed(self) -> Bounds:
-        """The keys to list, as the catalog takes them."""
+    def bounds(self) -> Bounds:
+        """The keys to list, in the form that the repository takes."""
         token = self.paging.token
         return Bounds(self.min_key, self.max_key, self.prefix, self.known_keys, token)
 
     @property
-    def bounds(self) -> tuple[ContentKey | None, ContentKey | None]:
-        """The first and the last key that can be meant, the keys that are asked for included. A
-        prefix is no such bound, and a token takes the place of the first key."""
+    def outermost_keys(self) -> tuple[ContentKey | None, ContentKey | None]:
+        """The first and the last key that the bounds and `keys` allow. A prefix is not considered,
+        and with a token there are no bounds to check."""
         if self.paging.token:
             return None, None
         low, high, keys = self.min_key, self.max_key, self.known_keys
@@ -70,43 +69,48 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     @property
     def known_keys(self) -> tuple[ContentKey, ...]:
-        """Without the empty key, which nothing has; if it is the only one, it stands for a key that
-        cannot be there."""
+        """The keys without the empty key, which cannot exist. If it is the only one, a key that no
+        commit has replaces it, so that nothing is found."""
         found = tuple(key for key in self.keys if key.elements)
         return found if found or not self.keys else (_NOWHERE,)
 
 
 class Listings:
     def __init__(
-        self, repository: Repository, places: Places, cpu_seconds: Callable[[], float]
+        self, repository: Repository, refs: RefResolution, cpu_seconds: Callable[[], float]
     ) -> None:
         self._repository = repository
-        self._places = places
+        self._refs = refs
         self._cpu_seconds = cpu_seconds
 
     def entries(
-        self, asked: Asked, wanted: Wanted, *, with_content: bool = False, depth: int = 0
+        self,
+        ref: RequestedRef,
+        selection: KeySelection,
+        *,
+        with_content: bool = False,
+        depth: int = 0,
     ) -> tuple[Reference, Items[Entry]]:
-        """The keys on a commit. With a `depth`, of all entries that `cut` makes the same
-        namespace of, the first is found."""
-        target = self._places.find(asked, "Expected hash")
+        """The entries at a commit. With a `depth`, only the first of all entries that `cut` turns
+        into the same namespace."""
+        target = self._refs.resolve_early(ref, "Expected hash")
         keep: Callable[[Entry | Stored], bool] | None = None
-        if wanted.filter:
-            # Not at the top: the CEL library takes time to load, which most starts can spare.
+        if selection.filter:
+            # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import entry_filter
 
-            keep = entry_filter(wanted.filter)
-        wanted.check()
-        place = self._places.load(target)
-        contents, paging = self._repository.contents, wanted.paging
+            keep = entry_filter(selection.filter)
+        selection.check()
+        at = self._refs.load(target)
+        contents, paging = self._repository.contents, selection.paging
         if with_content:
-            # Filters do not see contents: they are read for the entries that are given.
-            stored = contents.stored(place, wanted.listed)
-            self._check_order(*wanted.bounds, place)
+            # Filters do not see contents, so only those of the listed entries are read.
+            stored = contents.stored(at, selection.bounds)
+            self._check_order(*selection.outermost_keys, at)
             found = Found(stored, paging, self._cpu_seconds, wanted=keep)
-            return reference_of(place), Filled(found, contents.entries_of)
-        listing = contents.plain_entries(place, wanted.listed)
-        self._check_order(*wanted.bounds, place)
+            return reference_of(at), Filled(found, contents.entries_of)
+        listing = contents.plain_entries(at, selection.bounds)
+        self._check_order(*selection.outermost_keys, at)
         tests: list[Callable[[Entry], bool]] = []
         if depth > 0:
             tests.append(lambda entry: len(entry.key.elements) >= depth)
@@ -114,44 +118,44 @@ class Listings:
             tests.append(keep)
         if depth > 0:
             tests.append(_first_of_namespace(depth))
-        return reference_of(place), Found(
+        return reference_of(at), Found(
             listing,
             paging,
             self._cpu_seconds,
             wanted=_all_of(tests),
-            # A page that ends inside of a namespace would have the next one name it again.
+            # If a page ended inside a namespace, the next page would list it again.
             may_end_early=not depth,
         )
 
-    def splits(self, asked: Asked, parts: int) -> tuple[Reference, tuple[ContentKey, ...]]:
-        """Where to cut the keys on a commit, for clients that read the parts side by side."""
-        place = self._places.read(asked, "Expected hash")
-        return reference_of(place), self._repository.contents.splits(place, parts)
+    def splits(self, ref: RequestedRef, parts: int) -> tuple[Reference, tuple[ContentKey, ...]]:
+        """Keys that cut a commit into ranges, for clients that read the ranges in parallel."""
+        at = self._refs.resolve(ref, "Expected hash")
+        return reference_of(at), self._repository.contents.splits(at, parts)
 
     def log(
         self,
-        asked: Asked,
+        ref: RequestedRef,
         paging: Paging,
         *,
-        until: Asked | None = None,
+        until: RequestedRef | None = None,
         filter: str | None = None,
         with_operations: bool = False,
     ) -> Found[LogEntry]:
-        """The history from a commit, or from where the last page ended, down to `until`.
+        """The history from a commit, or from the end of the last page, down to `until`.
 
-        The entries come without operations (see `operations`); `with_operations` is for the filter.
+        The entries have no operations (see `operations`); `with_operations` is for the filter.
         """
-        start, what = asked, "Youngest hash"
+        start, what = ref, "Youngest hash"
         if paging.token is not None:
-            start, what = Asked(asked.name, paging.token), "Token pagination hash"
-        found = self._places.find(start, what)
+            start, what = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
+        found = self._refs.resolve_early(start, what)
         last = None
         if until is not None:
-            last = self._places.hash(until, "Oldest hash")  # If there is none, it is never met.
-        place = self._places.load(found)
+            last = self._refs.hash(until, "Oldest hash")  # It need not exist.
+        at = self._refs.load(found)
         wanted = None
         if filter:
-            # Not at the top: the CEL library takes time to load, which most starts can spare.
+            # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import log_filter
 
             keep = wanted = log_filter(filter)
@@ -159,11 +163,11 @@ class Listings:
                 history = self._repository.history
                 wanted = lambda entry: keep(history.with_operations(entry))  # noqa: E731
         return Found(
-            self._repository.history.log(place),
+            self._repository.history.log(at),
             paging,
             self._cpu_seconds,
             wanted=wanted,
-            # Only a commit that passes the filter can be the last one.
+            # Only a commit that passes the filter ends the listing.
             is_last=None if last is None else lambda entry: entry.meta.hash == last,
             size_of=_log_entry_bytes,
             page_size=MOST_LOG_ENTRIES,
@@ -175,34 +179,37 @@ class Listings:
         return self._repository.history.operations(entry.meta.hash)
 
     def diff(
-        self, before: Asked, after: Asked, wanted: Wanted
+        self, before: RequestedRef, after: RequestedRef, selection: KeySelection
     ) -> tuple[Reference, Reference, Items[Diff]]:
-        ends = self._places.find(before, '"From" hash'), self._places.find(after, '"To" hash')
+        ends = (
+            self._refs.resolve_early(before, '"From" hash'),
+            self._refs.resolve_early(after, '"To" hash'),
+        )
         keep = None
-        if wanted.filter:
-            # Not at the top: the CEL library takes time to load, which most starts can spare.
+        if selection.filter:
+            # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import diff_filter
 
-            keep = diff_filter(wanted.filter)
-        wanted.check()
-        one, other = map(self._places.load, ends)
-        contents, paging = self._repository.contents, wanted.paging
-        changed = contents.changed(one, other, wanted.listed)
-        # Unlike those of entries, the keys of a difference are no bounds.
+            keep = diff_filter(selection.filter)
+        selection.check()
+        one, other = map(self._refs.load, ends)
+        contents, paging = self._repository.contents, selection.paging
+        changed = contents.changed(one, other, selection.bounds)
+        # Unlike for entries, the requested keys are not considered here.
         if not paging.token:
-            self._check_order(wanted.min_key, wanted.max_key, one, other)
+            self._check_order(selection.min_key, selection.max_key, one, other)
         found = Found(changed, paging, self._cpu_seconds, wanted=keep)
         return reference_of(one), reference_of(other), Filled(found, contents.diffs_of)
 
     def _check_order(
-        self, low: ContentKey | None, high: ContentKey | None, *places: Resolved
+        self, low: ContentKey | None, high: ContentKey | None, *commits: Resolved
     ) -> None:
-        """Refuse bounds that are the wrong way round, if there is anything between them. Nessie
-        meets what the commit itself has removed as well."""
+        """Refuse a lower bound above the upper one if there are keys between them, as Nessie does.
+        Keys that the commit itself has removed count as well."""
         if low is None or high is None or not high < low:
             return
         contents = self._repository.contents
-        if any(contents.has_between(place, high, low) for place in places):
+        if any(contents.has_between(at, high, low) for at in commits):
             raise BadRequest("'to' must be greater than 'from'")
 
 
@@ -211,7 +218,7 @@ def _log_entry_bytes(entry: LogEntry) -> int:
 
 
 def cut(entry: Entry, depth: int) -> Entry:
-    """A longer key as the namespace that it is in."""
+    """An entry with a longer key as the namespace that contains it."""
     if len(entry.key.elements) <= depth:
         return entry
     return Entry(ContentKey(entry.key.elements[:depth]), "NAMESPACE", "")
@@ -224,7 +231,7 @@ def _all_of(tests: Sequence[Callable[[Entry], bool]]) -> Callable[[Entry], bool]
 
 
 def _first_of_namespace(depth: int) -> Callable[[Entry], bool]:
-    """Keep one entry for each namespace that entries are cut down to. Good for one walk."""
+    """A test that keeps the first entry of each namespace. It has state: use it for one walk."""
     seen: set[ContentKey] = set()
 
     def keep(entry: Entry) -> bool:

@@ -1,8 +1,7 @@
 """The namespace calls of API version 1.
 
-A namespace is there when it was created, and also when only something inside it was: old clients
-ask for both. Conflicts while one is created or deleted reach the client as ReferenceNotFound, which
-is how they always did.
+A namespace exists if it was created, or if only a key inside it was: old clients expect both.
+Conflicts while one is created or deleted are reported as ReferenceNotFound, as in Nessie.
 """
 
 from __future__ import annotations
@@ -23,27 +22,26 @@ from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Delete, Put
 from morag.service.paging import in_batches
-from morag.service.places import DETACHED, Asked
+from morag.service.ref_resolution import DETACHED, RequestedRef
 from morag.versions.commit import CommitRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from morag.format.objects import Commit
     from morag.model.content import Content
-    from morag.model.listed import Entry
     from morag.model.operations import Operation
-    from morag.persist.objects import Commit
-    from morag.service.places import Places
-    from morag.versions.commit import CommitResult
+    from morag.model.results import CommitResult, Entry
+    from morag.service.ref_resolution import RefResolution
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
-    from morag.versions.tickets import Attempt
+    from morag.versions.tickets import Proposal
 
 
 class Namespaces:
-    def __init__(self, repository: Repository, places: Places) -> None:
+    def __init__(self, repository: Repository, refs: RefResolution) -> None:
         self._repository = repository
-        self._places = places
+        self._refs = refs
 
     def create_request(self, branch: str, namespace: Namespace) -> NamespaceChange:
         if not namespace.elements:
@@ -63,21 +61,21 @@ class Namespaces:
         """The namespace with the id that the commit gave it."""
         return msgspec.structs.replace(namespace, id=result.added[ContentKey(namespace.elements)])
 
-    def get(self, asked: Asked, key: ContentKey) -> Namespace:
-        return self._find(self._places.read(asked), key)
+    def get(self, ref: RequestedRef, key: ContentKey) -> Namespace:
+        return self._find(self._refs.resolve(ref), key)
 
-    def list(self, asked: Asked, below: ContentKey | None) -> Iterator[Sequence[Namespace]]:
+    def list(self, ref: RequestedRef, below: ContentKey | None) -> Iterator[Sequence[Namespace]]:
         """Namespaces that were created, then those that only follow from their content, in batches.
 
-        An empty batch means that there is more to look at before the next namespace is known.
+        An empty batch means that there was work, but no namespace.
         """
-        place = self._places.read(asked)
+        at = self._refs.resolve(ref)
         contents, known = self._repository.contents, _Known()
-        entries = contents.entries(place, prefix=below)
+        entries = contents.entries(at, prefix=below)
         for batch in in_batches(iter(entries)):
             created = [entry.key for entry in batch if entry.type == "NAMESPACE"]
-            for stretch in contents.get_some(place, created):
-                yield [known.created(key, found) for key, found in stretch if _is_one(found)]
+            for contents_batch in contents.get_some(at, created):
+                yield [known.created(key, found) for key, found in contents_batch if _is_one(found)]
             yield ()
         for batch in in_batches(iter(entries)):
             parents = [entry.key.parent for entry in batch if known.implies_new(entry)]
@@ -91,8 +89,8 @@ class Namespaces:
         self, branch: str, key: ContentKey, updates: Mapping[str, str], removals: Sequence[str]
     ) -> NamespaceChange:
         namespace = self._find(self._head(branch), key)
-        gone = frozenset(removals)
-        kept = {name: value for name, value in namespace.properties.items() if name not in gone}
+        removed = frozenset(removals)
+        kept = {name: value for name, value in namespace.properties.items() if name not in removed}
         changed = msgspec.structs.replace(namespace, properties={**kept, **updates})
         key = ContentKey(changed.elements)
         return self._change(
@@ -111,21 +109,21 @@ class Namespaces:
     def _head(self, branch: str) -> Resolved:
         if branch == DETACHED:
             raise BadRequest("Cannot resolve DETACHED to HEAD")
-        return self._places.read(Asked(branch))
+        return self._refs.resolve(RequestedRef.unchecked(branch))
 
-    def _find(self, place: Resolved, key: ContentKey) -> Namespace:
-        existing = self._content(place, key)
-        found = self._implied(place, key) if existing is None else existing
+    def _find(self, at: Resolved, key: ContentKey) -> Namespace:
+        existing = self._content(at, key)
+        found = self._implied(at, key) if existing is None else existing
         if not isinstance(found, Namespace):
             raise NamespaceNotFound(f"Namespace '{key.path}' does not exist", key)
         return found
 
-    def _content(self, place: Resolved, key: ContentKey) -> Content | None:
-        return self._repository.contents.find(place, key)
+    def _content(self, at: Resolved, key: ContentKey) -> Content | None:
+        return self._repository.contents.find(at, key)
 
-    def _implied(self, place: Resolved, key: ContentKey) -> Namespace | None:
-        """A namespace that nobody created, but that something is in."""
-        for entry in self._repository.contents.entries(place, prefix=key):
+    def _implied(self, at: Resolved, key: ContentKey) -> Namespace | None:
+        """The namespace if some key is in it, although it was not created."""
+        for entry in self._repository.contents.entries(at, prefix=key):
             if entry.type == "NAMESPACE":
                 return Namespace(elements=entry.key.elements)
             if entry.key != key:
@@ -139,7 +137,7 @@ class Namespaces:
 
 
 class NamespaceChange:
-    """A commit whose conflicts are reported as something that was not found."""
+    """A commit whose conflicts are reported as ReferenceNotFound."""
 
     operation: ClassVar = CommitRequest.operation
     shares_batch: ClassVar = True
@@ -151,9 +149,9 @@ class NamespaceChange:
         self.operations = commit.operations
         self.forget = commit.forget
 
-    def attempt(self, head: Commit | None) -> Attempt:
+    def propose(self, head: Commit | None) -> Proposal:
         try:
-            return self._commit.attempt(head)
+            return self._commit.propose(head)
         except ReferenceConflict as conflict:
             raise ReferenceNotFound(str(conflict)) from None
 
@@ -163,10 +161,10 @@ def _is_one(content: Content) -> TypeGuard[Namespace]:
 
 
 class _Known:
-    """The namespaces around the entry that was read last, as entries come in key order.
+    """The namespaces around the entry that was read last. Entries are read in key order.
 
-    Those that an entry is not in are never met again, so they need not be kept. A namespace may be
-    stored under another key than its own name. The name counts, and those few are kept.
+    Namespaces that do not contain the entry cannot contain a later one, and are dropped. A
+    namespace may be stored under a key that is not its name. The name counts; these few are kept.
     """
 
     def __init__(self) -> None:
@@ -175,7 +173,7 @@ class _Known:
         self._other_keys: set[tuple[str, ...]] = set()
 
     def created(self, key: ContentKey, namespace: Namespace) -> Namespace:
-        """Learn of a namespace that was created, before entries are asked about."""
+        """Add a namespace that was created. All are added before the first `implies_new`."""
         if namespace.elements != key.elements:
             self._names.add(namespace.elements)
             self._other_keys.add(key.elements)

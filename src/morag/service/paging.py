@@ -1,9 +1,9 @@
-"""The items of one answer, found in short stretches, so that no listing keeps a thread for long.
+"""The items of one response, read in short batches, so that no listing occupies a thread for long.
 
-A page that a client asked for may end early: with fewer items than the client allows, and a token
-to go on from. It is never empty before the end, because Nessie's Java client takes an empty page
-with a token for a broken server. A listing without pages is never cut short, because clients such
-as Iceberg's NessieCatalog read the first answer only: it is given whole, or refused.
+A requested page may end early, with fewer items than the client allows, and a token for the next
+page. It is never empty before the end, because Nessie's Java client takes an empty page with a
+token for a broken server. A listing without pages is never cut short, because clients such as
+Iceberg's NessieCatalog read the first response only: it is returned completely, or refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from morag.errors import BadRequest
-from morag.versions.stretches import STRETCH_BYTES
+from morag.versions.content_batches import CONTENT_BATCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,19 +27,19 @@ U = TypeVar("U")
 Item = TypeVar("Item", covariant=True)
 
 MOST_ITEMS: Final = 100_000
-"""A page has no more items than this, whatever the client asks for."""
+"""The limit of items in a page, even if the client requests more."""
 PAGE_CPU_SECONDS: Final = 2.0
-"""After so much work a page is answered with what it has."""
+"""A page ends after this much work, if it has any items."""
 WHOLE_CPU_SECONDS: Final = 120.0
-"""After so much work an answer is refused that may not be cut short, or has found nothing."""
+"""A listing is refused after this much work, if it must not end early or has no items."""
 
 USUAL_BYTES: Final = 512
-"""The size of an item that has nothing long in it."""
+"""The size of an item without long texts."""
 
 _FIRST_BATCH: Final = 100
 _LARGEST_BATCH: Final = 500
-_FIRST_SIZED: Final = 5  # Few, because all of them may be large.
-_LARGEST_SIZED: Final = 20  # A history is read in as many commits at a time.
+_FIRST_SIZED: Final = 5  # Few, because all may be large.
+_LARGEST_SIZED: Final = 20  # The batch size in which history is read.
 _FIRST_FILTERED: Final = 16
 _BRIEF_SECONDS: Final = 0.002
 _LONG_SECONDS: Final = 0.01
@@ -47,7 +47,7 @@ _KEPT_BYTES: Final = 1024 * 1024
 
 
 class Paging(Struct, frozen=True):
-    """Which part of a listing a client asked for. Without a limit and a token, the whole of it."""
+    """The requested part of a listing: all of it, if there is neither a limit nor a token."""
 
     limit: int | None = None
     token: str | None = None
@@ -58,10 +58,10 @@ class Paging(Struct, frozen=True):
 
 
 class Items(Protocol[Item]):
-    """The items of an answer in batches, none of which is large, unless it is a single item.
+    """The items of a response in batches. A large batch has only one item.
 
-    An empty batch means that there is more to do before the next item. `token` says where to go
-    on, and is known when the last batch was taken.
+    An empty batch means that there was work, but no item. `token` starts the next page, and is
+    known after the last batch.
     """
 
     @property
@@ -71,11 +71,11 @@ class Items(Protocol[Item]):
 
 
 class Found(Generic[T]):
-    """The items of a listing that belong to the answer.
+    """The items of a listing that belong to the response.
 
-    `wanted` is called once for each item, in order. `size_of` is about how many bytes an item
-    takes, where items may be large. A listing with a `page_size` of its own has pages in any case.
-    One that is not `repeatable` may be another one when it is read again.
+    `wanted` is called once for each item, in order. `size_of` estimates the bytes of an item, where
+    items may be large. With a `page_size`, there are pages even if the client requests none. A
+    listing that is not `repeatable` may have other items when it is read again.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class Found(Generic[T]):
         else:
             first = _first if listing.has_pauses else islice
             yield from self._batches(first(items, self._limit))
-            yield from self._go_on_at(items)
+            yield from self._find_token(items)
 
     def _filtered(self, wanted: Callable[[T], bool]) -> Iterator[Sequence[T]]:
-        """All items are judged before the first is given: a filter may fail on the last one.
+        """Filters all items before it yields the first, because a filter may fail on the last one.
 
-        Only a few of them are kept meanwhile, because a client may be slow to read them. If there
-        are more, the listing is read again.
+        Only a limited number is kept in memory meanwhile, because clients may be slow readers. If
+        there are more, the listing is read again.
         """
         marks = bytearray()
         kept: list[T] | None = []
@@ -149,18 +149,17 @@ class Found(Generic[T]):
             return size <= _KEPT_BYTES
         if count > MOST_ITEMS:
             raise BadRequest(
-                f"More than {MOST_ITEMS} items pass the filter, which is too much for one answer;"
-                " ask for it in pages"
+                f"More than {MOST_ITEMS} items pass the filter, too many for one response;"
+                " request it in pages"
             )
         return True
 
     def _judged(
         self, items: Iterator[T | None], wanted: Callable[[T], bool]
     ) -> Iterator[list[tuple[T, bool]]]:
-        """Items and whether each belongs to the answer, as many at a time as take milliseconds.
+        """Items, and whether each belongs to the response, in batches that take milliseconds.
 
-        No item is looked at after the first that is left for the next page: the filter may fail
-        on it.
+        The filter is not called for items after the first one of the next page: it may fail there.
         """
         room = inf if self._limit is None else self._limit
         most, seconds, looked_at, found = _FIRST_FILTERED, 0.0, 0, 0
@@ -185,7 +184,7 @@ class Found(Generic[T]):
                     is_over = True
                     break
                 size += self._size(item)
-                if size >= STRETCH_BYTES:
+                if size >= CONTENT_BATCH_BYTES:
                     break
             else:
                 is_over = steps < most
@@ -200,7 +199,7 @@ class Found(Generic[T]):
             if is_over:
                 return
             if self._may_end_early and found and seconds > PAGE_CPU_SECONDS:
-                for _ in self._go_on_at(items):
+                for _ in self._find_token(items):
                     yield []
                 return
             if seconds > WHOLE_CPU_SECONDS:
@@ -211,8 +210,8 @@ class Found(Generic[T]):
             return _batches_between_pauses(items, self._cpu_seconds)
         return in_batches(cast("Iterator[T]", items), self._size_of)
 
-    def _go_on_at(self, items: Iterator[T | None]) -> Iterator[Sequence[T]]:
-        """Find the first item that is left. There are no batches but empty ones on the way."""
+    def _find_token(self, items: Iterator[T | None]) -> Iterator[Sequence[T]]:
+        """Set the token to the next item. Yields an empty batch for each pause before it."""
         for item in items:
             if item is not None:
                 self.token = self._listing.token_of(item)
@@ -220,16 +219,16 @@ class Found(Generic[T]):
             yield ()
 
     def _too_expensive(self, looked_at: int) -> BadRequest:
-        pages = "" if self._is_page else "ask for it in pages, "
+        pages = "" if self._is_page else "request it in pages, "
         return BadRequest(
-            f"Filter is too expensive: after {looked_at} items it is not done, and one answer may"
-            f" take at most {WHOLE_CPU_SECONDS:.0f} seconds of work; narrow the listing, {pages}or"
-            " use a simpler filter"
+            f"Filter is too expensive: {looked_at} items took more than"
+            f" {WHOLE_CPU_SECONDS:.0f} seconds of CPU time; narrow the listing, {pages}or use a"
+            " simpler filter"
         )
 
 
 class Filled(Generic[T, U]):
-    """Items that are kept and filtered as little as possible, and filled when they are given."""
+    """Filters small items, and turns those that pass into the complete items of the response."""
 
     def __init__(
         self, found: Found[T], fill: Callable[[Sequence[T]], Iterator[Sequence[U]]]
@@ -254,7 +253,7 @@ def in_batches(
     size_of: Callable[[T], int] | None = None,
     most: int = _LARGEST_BATCH,
 ) -> Iterator[Sequence[T]]:
-    """Items in batches, the first of them smaller. Large items come one by one."""
+    """Items in batches that grow. Large items have batches of their own."""
     if size_of is not None:
         yield from _sized_batches(items, size_of, min(_LARGEST_SIZED, most))
         return
@@ -269,7 +268,7 @@ def _sized_batches(
 ) -> Iterator[Sequence[T]]:
     count = min(_FIRST_SIZED, most)
     while batch := list(islice(items, count)):
-        if sum(map(size_of, batch)) < STRETCH_BYTES:
+        if sum(map(size_of, batch)) < CONTENT_BATCH_BYTES:
             yield batch
             count = min(2 * count, most)
         else:
@@ -300,7 +299,7 @@ def _batches_between_pauses(
 
 
 def _first(items: Iterable[T | None], count: int) -> Iterator[T | None]:
-    """So many items, with the pauses before them."""
+    """The first `count` items, with the pauses before them."""
     for item in items:
         yield item
         count -= item is not None

@@ -1,18 +1,17 @@
-"""Everything that the APIs can ask for, by noun."""
+"""All services of one repository, one for each noun of the API."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
-from morag.persist.ids import NO_ANCESTOR
+from morag.model.names import NO_ANCESTOR_HASH
+from morag.rest.responses import ServerConfig
 from morag.service.changes import Changes
 from morag.service.configs import Configs
 from morag.service.contents import Contents
 from morag.service.listings import Listings
 from morag.service.namespaces import Namespaces
-from morag.service.places import Places
+from morag.service.ref_resolution import RefResolution
 from morag.service.references import References
 from morag.versions.world import World
 
@@ -20,48 +19,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.versions.repository import Repository
+    from morag.versions.tickets import Request, Spawn, Ticket
 
 SPEC_VERSION: Final = "2.2.0"
 
 _WORLD: Final = World()
 
 
-class ServerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What clients ask for first."""
-
-    default_branch: str
-    min_supported_api_version: int = 1
-    max_supported_api_version: int = 2
-    actual_api_version: int = 2
-    spec_version: str | None
-    no_ancestor_hash: str
-    repository_creation_timestamp: str
-    oldest_possible_commit_timestamp: str
-
-    @classmethod
-    def of(cls, repository: Repository) -> ServerConfig:
-        """The spec promises that namespaces are checked: without the check it is not claimed."""
-        description = repository.describe()
-        return cls(
-            default_branch=repository.default_branch,
-            spec_version=SPEC_VERSION if repository.settings.namespace_validation else None,
-            no_ancestor_hash=NO_ANCESTOR.hex(),
-            repository_creation_timestamp=description.repository_created_time,
-            oldest_possible_commit_timestamp=description.oldest_possible_commit_time,
-        )
-
-
 class Service:
     def __init__(
         self, repository: Repository, cpu_seconds: Callable[[], float] = _WORLD.cpu_seconds
     ) -> None:
-        places = Places(repository)
+        self._repository = repository
+        refs = RefResolution(repository)
         self.default_branch = repository.default_branch
-        self.start = repository.start
-        self.references = References(repository, places, cpu_seconds)
-        self.listings = Listings(repository, places, cpu_seconds)
-        self.contents = Contents(repository, places)
-        self.changes = Changes(repository, places)
-        self.namespaces = Namespaces(repository, places)
+        self.references = References(repository, refs, cpu_seconds)
+        self.listings = Listings(repository, refs, cpu_seconds)
+        self.contents = Contents(repository, refs)
+        self.changes = Changes(repository, refs)
+        self.namespaces = Namespaces(repository, refs)
         self.configs = Configs(repository)
-        self.config = ServerConfig.of(repository)
+        self.config = _config_of(repository)
+
+    def start_in_lane(
+        self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]
+    ) -> None:
+        """Carry out a change that `changes` has made ready, without waiting for it."""
+        self._repository.start(request, spawn, finished)
+
+
+def _config_of(repository: Repository) -> ServerConfig:
+    """The spec version implies the check of namespaces, so it is left out without that check."""
+    description = repository.describe()
+    return ServerConfig(
+        default_branch=repository.default_branch,
+        max_supported_api_version=2,
+        actual_api_version=2,
+        spec_version=SPEC_VERSION if repository.settings.namespace_validation else None,
+        no_ancestor_hash=NO_ANCESTOR_HASH,
+        repository_creation_timestamp=description.repository_created_time,
+        oldest_possible_commit_timestamp=description.oldest_possible_commit_time,
+    )

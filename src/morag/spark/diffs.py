@@ -1,4 +1,4 @@
-"""What happened to the tables between two references, for people to read."""
+"""Reports how tables differ between two references."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
 from morag.errors import ContentNotFound
 from morag.model.content import IcebergTable, type_name
-from morag.spark.comparing import compared
+from morag.spark.catalog_tables import content_of, read_table
+from morag.spark.content_comparison import compare
+from morag.spark.content_state import state_of
 from morag.spark.errors import CannotRun
+from morag.spark.executors import map_rows
 from morag.spark.files import Files
 from morag.spark.progress import computed
-from morag.spark.rows import rows_between
-from morag.spark.spread import spread
-from morag.spark.states import state_of
-from morag.spark.tables import content_of, read_table
+from morag.spark.row_changes import rows_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from morag.client import Client
+    from morag.catalog import Catalog
     from morag.model.content import Content
     from morag.model.keys import ContentKey
+    from morag.spark.content_state import State
+    from morag.spark.executors import Rows
     from morag.spark.opening import Origin
-    from morag.spark.progress import Telling
-    from morag.spark.spread import Rows
-    from morag.spark.states import State
-    from morag.versions.repository import Repository
+    from morag.spark.progress import ProgressCallback
 
 _DIFFERENCES: Final = (
     "change STRING, key ARRAY<STRING>, old_key ARRAY<STRING>, content_type STRING, "
@@ -50,22 +49,22 @@ def diff(
     to_ref: str,
     *,
     files: Mapping[str, str] | None = None,
-    progress: Telling | None = None,
+    progress: ProgressCallback | None = None,
 ) -> DataFrame:
     """One row per content that differs, from metadata alone: no data file is read.
 
     `change` is ADDED, REMOVED, CHANGED, RENAMED (then there is an `old_key`, and more may have
-    changed), or REPLACED, if the key holds another content by now. `history` and `operations` are
-    explained at `Comparison`; what could not be read is told as the `problem` of its row. `files`
-    are options of PyIceberg for reaching files, such as `s3.endpoint`. With `progress` the rows are
-    computed and kept before this returns; else it lists what differs, and metadata is read when the
-    rows are asked for.
+    changed), or REPLACED, if the key now holds another content. `history` and `operations` are
+    explained at `Comparison`; metadata that could not be read is the `problem` of its row. `files`
+    are options of PyIceberg for access to files, such as `s3.endpoint`. With `progress` the rows
+    are computed and kept before this returns; otherwise it lists the differences, and metadata is
+    read when the rows are used.
     """
 
     def build() -> DataFrame:
         listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
-        compare = partial(_compare, Files(dict(files or {})))
-        return spread(_paired(listed), compare, _DIFFERENCES)
+        describe = partial(_describe, Files(dict(files or {})))
+        return map_rows(_paired(listed), describe, _DIFFERENCES)
 
     return computed(spark, build, "diff", progress)
 
@@ -79,15 +78,15 @@ def changed_rows(
     *,
     on: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
-    progress: Telling | None = None,
+    progress: ProgressCallback | None = None,
 ) -> DataFrame:
     """The rows of one table that differ; see `rows_between`. A table that was renamed is found by
-    its new key. With `progress` the rows are computed and kept before this returns; else this finds
-    the data files that differ, and they are read when the rows are asked for."""
+    its new key. With `progress` the rows are computed and kept before this returns; otherwise this
+    finds the data files that differ, and they are read when the rows are used."""
     with origin.open() as catalog:
         old, new = _table(catalog, from_ref, key), _table(catalog, to_ref, key)
         if old is None and new is not None:
-            old = _renamed(catalog, from_ref, to_ref, new)
+            old = _before_rename(catalog, from_ref, to_ref, new)
     if old is None and new is None:
         raise ContentNotFound(f"Neither '{from_ref}' nor '{to_ref}' has a table '{key}'", key)
     build = partial(rows_between, spark, old, new, on=on, files=files)
@@ -95,11 +94,11 @@ def changed_rows(
 
 
 def _paired(listed: DataFrame) -> DataFrame:
-    """Each content once: if it went under one key and came under another, it was renamed."""
+    """Each content once: if it left one key and appeared under another, it was renamed."""
     both = F.col("change") == "CHANGED"
     id = F.coalesce("to_content_id", "from_content_id")
-    # Nobody keeps a client from using an id twice: then the keys are paired in their order.
-    turn = F.row_number().over(Window.partitionBy("id", "change").orderBy("key"))
+    # If a client used an id twice, the keys are paired in their order.
+    number = F.row_number().over(Window.partitionBy("id", "change").orderBy("key"))
     sides = listed.select(
         id.alias("id"),
         "change",
@@ -108,27 +107,27 @@ def _paired(listed: DataFrame) -> DataFrame:
         "key",
         "from_content",
         "to_content",
-    ).select("*", turn.alias("turn"), both.alias("both"))
+    ).select("*", number.alias("number"), both.alias("both"))
     names = ("old_key", "new_key", "from_content", "to_content")
     firsts = (F.first(name, ignorenulls=True).alias(name) for name in names)
-    return sides.groupBy("id", "both", "turn").agg(*firsts)
+    return sides.groupBy("id", "both", "number").agg(*firsts)
 
 
-def _compare(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+def _describe(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         old, new = _decoded(row["from_content"]), _decoded(row["to_content"])
         problems: list[str] = []
-        found = compared(_state(old, files, problems), _state(new, files, problems))
-        told = new or old
-        assert told is not None, "a difference has at least one side"
+        found = compare(_state(old, files, problems), _state(new, files, problems))
+        either = new or old
+        assert either is not None, "a difference has at least one side"
         key = row["new_key"] or row["old_key"]
         renamed = row["old_key"] is not None and row["old_key"] != key
         yield (
             _change(old, new, renamed),
             key,
             row["old_key"] if renamed else None,
-            type_name(told),
-            told.id,
+            type_name(either),
+            either.id,
             list(found.schema_changes),
             list(found.other_changes),
             found.history,
@@ -171,7 +170,7 @@ def _decoded(text: str | None) -> Content | None:
     return None if text is None else content_of(text)
 
 
-def _table(catalog: Client | Repository, ref: str, key: ContentKey) -> IcebergTable | None:
+def _table(catalog: Catalog, ref: str, key: ContentKey) -> IcebergTable | None:
     try:
         content = catalog.contents.get(ref, key)
     except ContentNotFound:
@@ -181,8 +180,8 @@ def _table(catalog: Client | Repository, ref: str, key: ContentKey) -> IcebergTa
     return content
 
 
-def _renamed(
-    catalog: Client | Repository, from_ref: str, to_ref: str, table: IcebergTable
+def _before_rename(
+    catalog: Catalog, from_ref: str, to_ref: str, table: IcebergTable
 ) -> IcebergTable | None:
     for each in catalog.contents.diff(from_ref, to_ref):
         if isinstance(each.before, IcebergTable) and each.before.id == table.id:

@@ -1,4 +1,4 @@
-"""What keeps a job from running, said so that it can be mended."""
+"""The error of Spark jobs."""
 
 from __future__ import annotations
 
@@ -6,4 +6,7 @@ from morag.errors import BadRequest
 
 
 class CannotRun(BadRequest):
-    """Something that a job needs is missing or does not fit: Java, PySpark, a jar, a server."""
+    """A job lacks something or was given something unusable: Java, PySpark, a jar, a server.
+
+    The message says how to correct it.
+    """

@@ -1,8 +1,12 @@
-"""The files of a lake, where they lie: on disk or on S3, named by URIs."""
+"""The files of a lake on disk and on S3, named by URIs: read, find, list, move, delete."""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import stat
+import tempfile
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -11,23 +15,25 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from morag.spark.errors import CannotRun
-from morag.spark.moving import move_on_disk
-from morag.spark.places import Place, places_meant
+from morag.spark.locations import Location, possible_locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from os import stat_result
 
     from pyarrow.fs import FileInfo, FileSystem
 
-_S3_COPIES_BYTES: Final = 5 * 1024**3  # In one request, and Arrow knows no other way.
+# S3 copies no more in one request, and Arrow does not copy in parts.
+_S3_COPY_LIMIT_BYTES: Final = 5 * 1024**3
 _CHUNK_BYTES: Final = 1024**2
+_PARTIAL_COPY: Final = "morag-half-"
 
 
 class FoundFile(Struct, frozen=True):
-    """`modified_micros` is when it was written or came to be where it is; None where nobody tells:
-    such a file never counts as old."""
+    """`modified_micros` is when it was written or moved here; None if the store does not know.
+
+    A file without a time never counts as old.
+    """
 
     path: str
     size_bytes: int
@@ -35,18 +41,18 @@ class FoundFile(Struct, frozen=True):
 
 
 class Files(Struct, frozen=True):
-    """Reads, lists, moves and removes files. `options` are those of PyIceberg, like `s3.endpoint`.
+    """Access to files. `options` are those of PyIceberg, like `s3.endpoint`.
 
-    It travels to the executors as it is, and connects where it is used.
+    It is pickled to the executors, and connects where it is used.
     """
 
     options: dict[str, str] = {}
 
     def read(self, location: str) -> bytes:
-        """All bytes of a file; FileNotFoundError if there is none, whatever the name may mean."""
-        place, *others = places_meant(location)
+        """All bytes of a file at any possible location; FileNotFoundError if there is none."""
+        at, *others = possible_locations(location)
         try:
-            return self._read(place)
+            return self._read(at)
         except (FileNotFoundError, CannotRun):
             for other in others:
                 with suppress(FileNotFoundError, CannotRun):
@@ -54,15 +60,15 @@ class Files(Struct, frozen=True):
             raise
 
     def find(self, location: str) -> FoundFile | None:
-        """The file of exactly that name, if there is one."""
-        return self._find(Place.of(location))
+        """The file of exactly this name, if it exists."""
+        return self._find(Location.of(location))
 
-    def is_there(self, location: str) -> bool:
-        """Whether there is a file, whatever the name may mean."""
+    def exists(self, location: str) -> bool:
+        """Whether a file exists at any possible location."""
         unreachable = None
-        for place in places_meant(location):
+        for at in possible_locations(location):
             try:
-                if self._find(place) is not None:
+                if self._find(at) is not None:
                     return True
             except CannotRun as error:
                 unreachable = error
@@ -71,107 +77,148 @@ class Files(Struct, frozen=True):
         return False
 
     def walk(self, location: str, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
-        """All files below a directory. Links are neither followed nor found.
+        """All files below a directory. Links are neither followed nor returned.
 
-        `skipped` is asked by name which directories are left out. What vanishes meanwhile is
-        left out as well, and a directory that does not exist has no files. Nor are there any that
-        could not be reached.
+        `skipped` decides by name which directories are left out. Files that vanish during the walk
+        are left out, too. A directory that does not exist has no files, nor has one on S3 that
+        Arrow cannot reach because of an empty name.
         """
-        place = Place.of(location)
-        if place.is_local:
-            return _walk_disk(Path(place.path).resolve(), skipped)
-        return iter(()) if place.is_nameless else self._walk(place, skipped)
+        at = Location.of(location)
+        if at.is_local:
+            return _walk_disk(Path(at.path).resolve(), skipped)
+        return iter(()) if at.has_empty_name else self._walk(at, skipped)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file to a name that no other has; a file on S3 stays on S3.
+        """Move a file to an unused name on the same kind of store.
 
-        At every moment it is whole under one of its names. A move that was stopped while it had
-        both is brought to its end by the next try.
+        At every moment the file is complete under its old name or its new one. A move that was
+        stopped while the file had both names is completed by the next attempt.
         """
-        here, there = Place.of(source), Place.of(target)
-        if here.scheme != there.scheme:
+        old, new = Location.of(source), Location.of(target)
+        if old.scheme != new.scheme:
             raise CannotRun(f"'{source}' cannot be moved to '{target}': that is another store")
         if self.find(target) is not None:
-            if not self._are_alike(here, there):
-                raise FileExistsError(f"'{target}' is there, and is not the file '{source}'")
+            if not self._have_same_bytes(old, new):
+                raise FileExistsError(f"'{target}' exists, and is not a copy of '{source}'")
             self.delete(source)
-        elif here.is_local:
-            move_on_disk(Path(here.path), Path(there.path))
+        elif old.is_local:
+            move_on_disk(Path(old.path), Path(new.path))
         else:
-            self._copy(source, here, there)
+            self._copy(source, old, new)
             self.delete(source)
 
     def delete(self, location: str) -> None:
         """Remove a file; FileNotFoundError if there is none."""
-        place = Place.of(location)
-        if place.is_local:
-            Path(place.path).unlink()
+        at = Location.of(location)
+        if at.is_local:
+            Path(at.path).unlink()
         else:
-            # Arrow then writes an empty object that stands for the directory, and has no way to
-            # remove it. Listings take it for what it is.
-            self._system(place).delete_file(place.inside)
+            # Arrow then writes an empty object that stands for the directory, and offers no way to
+            # avoid that. Listings treat it as a directory.
+            self._system(at).delete_file(at.arrow_path)
 
-    def _find(self, place: Place) -> FoundFile | None:
-        if place.is_local:
+    def _find(self, at: Location) -> FoundFile | None:
+        if at.is_local:
             with suppress(FileNotFoundError, NotADirectoryError):
-                found = Path(place.path).stat()
-                return _on_disk(place.path, found) if stat.S_ISREG(found.st_mode) else None
+                found = Path(at.path).stat()
+                return _on_disk(at.path, found) if stat.S_ISREG(found.st_mode) else None
             return None
-        info = self._system(place).get_file_info(place.inside)
-        return _elsewhere(info) if info.is_file else None
+        info = self._system(at).get_file_info(at.arrow_path)
+        return _on_s3(info) if info.is_file else None
 
-    def _read(self, place: Place) -> bytes:
-        with self._opened(place) as file:
+    def _read(self, at: Location) -> bytes:
+        with self._opened(at) as file:
             found: bytes = file.read()
             return found
 
-    def _opened(self, place: Place) -> AbstractContextManager[Any]:
-        if place.is_local:
-            return Path(place.path).open("rb")
-        opened: AbstractContextManager[Any] = self._system(place).open_input_file(place.inside)
+    def _opened(self, at: Location) -> AbstractContextManager[Any]:
+        if at.is_local:
+            return Path(at.path).open("rb")
+        opened: AbstractContextManager[Any] = self._system(at).open_input_file(at.arrow_path)
         return opened
 
-    def _are_alike(self, one: Place, other: Place) -> bool:
-        """Byte by byte: S3's tags of a file and of its copy may differ."""
+    def _have_same_bytes(self, one: Location, other: Location) -> bool:
+        """Compares the bytes, because the ETags of a file on S3 and of its copy may differ."""
         if other.is_local and Path(other.path).is_symlink():
-            return False  # Perhaps to the one that would be deleted.
+            return False  # The link may lead to the file that would be deleted.
         with self._opened(one) as first, self._opened(other) as second:
             while chunk := first.read(_CHUNK_BYTES):
                 if second.read(_CHUNK_BYTES) != chunk:
                     return False
             return not second.read(1)
 
-    def _copy(self, source: str, here: Place, there: Place) -> None:
+    def _copy(self, source: str, old: Location, new: Location) -> None:
         found = self.find(source)
         if found is None:
             raise FileNotFoundError(source)
-        if found.size_bytes > _S3_COPIES_BYTES:
+        if found.size_bytes > _S3_COPY_LIMIT_BYTES:
             raise CannotRun(
-                f"'{source}' cannot be moved: S3 copies 5 GiB at most. It can be deleted at once"
+                f"'{source}' cannot be moved: S3 copies 5 GiB at most. It can only be deleted"
             )
-        self._system(here).copy_file(here.inside, there.inside)
+        self._system(old).copy_file(old.arrow_path, new.arrow_path)
 
-    def _walk(self, place: Place, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
-        # Directory by directory: a listing of everything at once is held in memory by Arrow.
+    def _walk(self, at: Location, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
+        # Directory by directory: Arrow holds a recursive listing in memory.
         from pyarrow.fs import FileSelector
 
-        system, left = self._system(place), [place.inside]
+        system, left = self._system(at), [at.arrow_path]
         while left:
             directory = left.pop()
             selector = FileSelector(directory, allow_not_found=True, recursive=False)
             for info in system.get_file_info(selector):
                 if info.is_file:
-                    yield _elsewhere(info)
-                # Of one without a name, Arrow says that it is the one above, for ever.
+                    yield _on_s3(info)
+                # Arrow reports a directory with an empty name as its own parent, endlessly.
                 elif info.path != directory and not skipped(info.base_name):
                     left.append(info.path)
 
-    def _system(self, place: Place) -> FileSystem:
-        return _connected(place.scheme, place.host, tuple(sorted(self.options.items())))
+    def _system(self, at: Location) -> FileSystem:
+        return _file_system(at.scheme, at.host, tuple(sorted(self.options.items())))
 
     def __repr__(self) -> str:
-        names = ", ".join(sorted(self.options))  # Without their values: some are secrets.
+        names = ", ".join(sorted(self.options))  # Some values are secrets.
         return f"{type(self).__name__}({names})"
+
+
+def move_on_disk(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_to_another_disk(source, target)
+        source.unlink()
+
+
+def remove_partial_copies(directory: Path) -> None:
+    """Remove the files that interrupted copies left in a directory. No copy may be running."""
+    for partial_copy in directory.glob(f"{_PARTIAL_COPY}*"):
+        partial_copy.unlink(missing_ok=True)
+
+
+def _copy_to_another_disk(source: Path, target: Path) -> None:
+    """Copy under a temporary name, and rename when the copy is complete and synced.
+
+    The temporary file of a crash is not hidden: among the files of a table it is listed and
+    collected as garbage. A quarantine is not listed, and needs `remove_partial_copies`.
+    """
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=_PARTIAL_COPY)
+    try:
+        with source.open("rb") as reader, os.fdopen(descriptor, "wb") as writer:
+            shutil.copyfileobj(reader, writer)
+            writer.flush()
+            os.fsync(descriptor)
+        shutil.copystat(source, name)
+        Path(name).rename(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _walk_disk(top: Path, skipped: Callable[[str], bool]) -> Iterator[FoundFile]:
@@ -187,19 +234,19 @@ def _walk_disk(top: Path, skipped: Callable[[str], bool]) -> Iterator[FoundFile]
                         left.append(entry)
 
 
-def _on_disk(path: str, found: stat_result) -> FoundFile:
-    # Whoever copies or moves an old file to where it is to be committed brings its old time along.
-    came = max(found.st_mtime_ns, found.st_ctime_ns)
-    return FoundFile(f"file://{path}", found.st_size, came // 1000)
+def _on_disk(path: str, found: os.stat_result) -> FoundFile:
+    # A copied or moved file may keep its old modification time, and may be committed soon.
+    arrived = max(found.st_mtime_ns, found.st_ctime_ns)
+    return FoundFile(f"file://{path}", found.st_size, arrived // 1000)
 
 
-def _elsewhere(info: FileInfo) -> FoundFile:
+def _on_s3(info: FileInfo) -> FoundFile:
     modified = None if info.mtime_ns is None else info.mtime_ns // 1000
     return FoundFile(f"s3://{info.path}", info.size, modified)
 
 
 @lru_cache(maxsize=64)
-def _connected(scheme: str, host: str, options: tuple[tuple[str, str], ...]) -> FileSystem:
+def _file_system(scheme: str, host: str, options: tuple[tuple[str, str], ...]) -> FileSystem:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     return PyArrowFileIO(dict(options)).fs_by_scheme(scheme, host)

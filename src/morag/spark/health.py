@@ -1,4 +1,4 @@
-"""How a lake is doing: what is lost, what nobody needs, and how much there is of everything."""
+"""Reports on the contents of a reference: lost files, orphans, counts and sizes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
-from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
 from morag.model.content import UDF, DeltaLakeTable, IcebergTable, IcebergView
-from morag.spark import lake
-from morag.spark.directories import directories_above
+from morag.spark import iceberg_metadata
+from morag.spark.catalog_tables import content_of, read_table
+from morag.spark.content_state import Size, parse_table_metadata, size_of, snapshot_of, state_of
 from morag.spark.errors import CannotRun
+from morag.spark.executors import map_rows
 from morag.spark.files import Files
-from morag.spark.places import listed_as
+from morag.spark.locations import directories_above, listing_prefix
 from morag.spark.progress import computed
-from morag.spark.spread import spread
-from morag.spark.states import Size, described, size_of, snapshot_of, state_of
-from morag.spark.tables import content_of, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,25 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from morag.model.content import Content
+    from morag.spark.executors import Rows
     from morag.spark.gc import Run
     from morag.spark.opening import Origin
-    from morag.spark.progress import Telling
-    from morag.spark.spread import Rows
+    from morag.spark.progress import ProgressCallback
 
 OK: Final = "OK"
 MISSING: Final = "MISSING"
 UNREADABLE: Final = "UNREADABLE"
 BROKEN: Final = "BROKEN"
 
-_LOOKED_AT: Final = (
+_CHECKED: Final = (
     "key ARRAY<STRING>, content_type STRING, content_id STRING, metadata_location STRING, "
     "status STRING, problem STRING, location STRING, manifest_list STRING, "
     "manifests ARRAY<STRING>, snapshots BIGINT, rows BIGINT, files BIGINT, bytes BIGINT"
 )
-# `lost`: Which file is not there, or makes no sense; `unread`: which one cannot be reached.
-_WITH_MANIFESTS: Final = (
-    f"{_LOOKED_AT}, manifest STRING, missing BIGINT, lost STRING, unread STRING"
-)
+# `lost`: a file that is missing or damaged; `unread`: a file that cannot be reached.
+_WITH_MANIFESTS: Final = f"{_CHECKED}, manifest STRING, missing BIGINT, lost STRING, unread STRING"
 
 
 def report(
@@ -54,33 +51,34 @@ def report(
     deep: bool = False,
     orphans: Run | None = None,
     files: Mapping[str, str] | None = None,
-    progress: Telling | None = None,
+    progress: ProgressCallback | None = None,
 ) -> DataFrame:
     """One row per content of a reference, by default of the default branch.
 
-    `status` is OK; MISSING or UNREADABLE, for its metadata; or BROKEN, if files are lost that its
-    current snapshot needs, which only a `deep` look tells: it reads all manifests and looks for
-    every data file. What that look cannot reach is UNREADABLE, too. `problem` says more. `orphans`
-    is a run of the garbage collector that has found them; then each table is told how many are in
-    its location. `rows`, `files` and `bytes` are the current snapshot's, as its summary has them.
-    With `progress` the report is computed and kept before this returns; else its last step is made
-    when the report is asked for: to read metadata, or, if `deep`, to look for data files.
+    `status` is OK; MISSING or UNREADABLE, for its metadata; or BROKEN, if its current snapshot
+    needs files that are lost. Only a `deep` check finds these: it reads all manifests and checks
+    that every data file exists. Files that it cannot reach make the content UNREADABLE, too.
+    `problem` has the details. `orphans` is a run of the garbage collector that found orphans; then
+    each table gets the number of them in its location. `rows`, `files` and `bytes` are from the
+    summary of the current snapshot. With `progress` the report is computed and kept before this
+    returns; otherwise its last step runs when the report is used: to read metadata, or, if `deep`,
+    to look for data files.
     """
 
     def build() -> DataFrame:
         lake_files = Files(dict(files or {}))
         entries = read_table(spark, origin, "entries", {} if ref is None else {"ref": ref})
         wanted = entries.select("key", "content_type", "content_id", "content")
-        found = spread(wanted, partial(_look, lake_files), _LOOKED_AT)
-        checked = _with_missing(found, lake_files, deep).drop("manifest_list", "manifests")
-        # Who keeps the report would else keep it in hundreds of parts, most of them empty.
+        found = map_rows(wanted, partial(_check_metadata, lake_files), _CHECKED)
+        checked = _with_missing_files(found, lake_files, deep).drop("manifest_list", "manifests")
+        # Otherwise the report would be stored in hundreds of parts, most of them empty.
         return _with_orphans(checked, orphans).coalesce(found.rdd.getNumPartitions())
 
     return computed(spark, build, "report", progress)
 
 
 def totals(report: DataFrame) -> DataFrame:
-    """The report in a few lines: how many of what, in which state."""
+    """The report in a few lines: counts by type and status."""
     sums = ("rows", "files", "bytes", "missing_files", "orphan_files", "orphan_bytes")
     return (
         report.groupBy("content_type", "status")
@@ -89,8 +87,8 @@ def totals(report: DataFrame) -> DataFrame:
     )
 
 
-class _Look(Struct, frozen=True):
-    """What one look at a content's metadata tells; `manifests` are those that no list names."""
+class _Facts(Struct, frozen=True):
+    """The facts from a content's metadata; `manifests` are those without a manifest list."""
 
     location: str | None = None
     manifest_list: str | None = None
@@ -99,12 +97,12 @@ class _Look(Struct, frozen=True):
     size: Size = Size()
 
 
-def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
+def _check_metadata(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
     for entry in entries:
         content = content_of(entry["content"])
-        status, problem, found = OK, None, _Look()
+        status, problem, found = OK, None, _Facts()
         try:
-            found = _looked(content, files)
+            found = _facts(content, files)
         except FileNotFoundError as error:
             status, problem = MISSING, str(error)
         except (CannotRun, OSError) as error:
@@ -126,30 +124,30 @@ def _look(files: Files, entries: Rows) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _looked(content: Content, files: Files) -> _Look:
+def _facts(content: Content, files: Files) -> _Facts:
     match content:
         case IcebergTable():
-            return _looked_at_table(content, files)
+            return _table_facts(content, files)
         case IcebergView():
-            return _Look(listed_as(state_of(content, files).facts["location"]))
+            return _Facts(listing_prefix(state_of(content, files).facts["location"]))
         case DeltaLakeTable():
             named = (*content.metadata_location_history, *content.checkpoint_location_history)
-            return _there(files, *named, content.last_checkpoint)
+            return _check_existing(files, *named, content.last_checkpoint)
         case UDF():
-            return _there(files, content.metadata_location)
+            return _check_existing(files, content.metadata_location)
         case _:
-            return _Look()
+            return _Facts()
 
 
-def _looked_at_table(content: IcebergTable, files: Files) -> _Look:
-    text = lake.metadata_text(files, content.metadata_location)
-    metadata = described(text, content)
+def _table_facts(content: IcebergTable, files: Files) -> _Facts:
+    text = iceberg_metadata.metadata_text(files, content.metadata_location)
+    metadata = parse_table_metadata(text, content)
     size = size_of(snapshot_of(content, metadata))
-    named = lake.outlined(text, content.metadata_location).snapshots or ()
-    none = lake.Snapshot(content.snapshot_id)
+    named = iceberg_metadata.decode_outline(text, content.metadata_location).snapshots or ()
+    none = iceberg_metadata.Snapshot(content.snapshot_id)
     current = next((each for each in named if each.snapshot_id == content.snapshot_id), none)
-    return _Look(
-        listed_as(metadata.location),
+    return _Facts(
+        listing_prefix(metadata.location),
         current.manifest_list,
         current.manifests,
         len(metadata.snapshots),
@@ -157,19 +155,19 @@ def _looked_at_table(content: IcebergTable, files: Files) -> _Look:
     )
 
 
-def _there(files: Files, *locations: str | None) -> _Look:
+def _check_existing(files: Files, *locations: str | None) -> _Facts:
     for location in locations:
-        if location and not files.is_there(location):
+        if location and not files.exists(location):
             raise FileNotFoundError(location)
-    return _Look()
+    return _Facts()
 
 
-def _with_missing(found: DataFrame, files: Files, deep: bool) -> DataFrame:
-    """Each step hands on what is known already, so that none is made twice."""
+def _with_missing_files(found: DataFrame, files: Files, deep: bool) -> DataFrame:
+    """Each step passes on the results so far, so that no step is repeated."""
     if not deep:
         return found.withColumn("missing_files", F.lit(None).cast("bigint"))
-    manifests = spread(found, partial(_manifests, files), _WITH_MANIFESTS)
-    checked = spread(manifests, partial(_missing, files), _WITH_MANIFESTS)
+    manifests = map_rows(found, partial(_find_manifests, files), _WITH_MANIFESTS)
+    checked = map_rows(manifests, partial(_check_manifests, files), _WITH_MANIFESTS)
     counted = checked.groupBy(*found.columns).agg(
         F.sum("missing").alias("missing_files"),
         *(F.first(name, ignorenulls=True).alias(name) for name in ("lost", "unread")),
@@ -183,7 +181,7 @@ def _with_missing(found: DataFrame, files: Files, deep: bool) -> DataFrame:
     ).select(*found.columns, "missing_files")
 
 
-def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
+def _find_manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
     for table in tables:
         known, named, found = tuple(table), table["manifest_list"], table["manifests"]
         if named is None and not found:
@@ -191,8 +189,8 @@ def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
             continue
         try:
             if named is not None:
-                found = list(lake.manifests(files, named))
-        except (FileNotFoundError, lake.Unreadable) as error:
+                found = list(iceberg_metadata.read_manifest_list(files, named))
+        except (FileNotFoundError, iceberg_metadata.Unreadable) as error:
             yield (*known, None, 1, str(error), None)
             continue
         except (CannotRun, OSError) as error:
@@ -203,25 +201,25 @@ def _manifests(files: Files, tables: Rows) -> Iterator[tuple[Any, ...]]:
             yield (*known, manifest, 0, None, None)
 
 
-def _missing(files: Files, manifests: Rows) -> Iterator[tuple[Any, ...]]:
+def _check_manifests(files: Files, manifests: Rows) -> Iterator[tuple[Any, ...]]:
     for row in manifests:
         if row["manifest"] is None:
             yield tuple(row)
         else:
-            yield (*tuple(row)[:-3], *_looked_for(files, row["manifest"]))
+            yield (*tuple(row)[:-3], *_check_data_files(files, row["manifest"]))
 
 
-def _looked_for(files: Files, manifest: str) -> tuple[int, str | None, str | None]:
-    """Of the files of a manifest: how many are missing, one of these, and one out of reach."""
+def _check_data_files(files: Files, manifest: str) -> tuple[int, str | None, str | None]:
+    """For the files of a manifest: how many are missing, one of them, and one out of reach."""
     missing, lost, unread = 0, None, None
     try:
-        for _, path in lake.data_files(files, manifest):
+        for _, path in iceberg_metadata.read_manifest(files, manifest):
             try:
-                if not files.is_there(path):
+                if not files.exists(path):
                     missing, lost = missing + 1, f"'{path}' is missing"
             except (CannotRun, OSError) as error:
                 unread = str(error)
-    except (FileNotFoundError, lake.Unreadable) as error:
+    except (FileNotFoundError, iceberg_metadata.Unreadable) as error:
         missing, lost = missing + 1, str(error)
     except (CannotRun, OSError) as error:
         unread = str(error)

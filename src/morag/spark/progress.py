@@ -1,4 +1,4 @@
-"""How far a long job is, told while it runs, and a clean end when nobody wants it any more."""
+"""Progress reports of a running job, and cancellation of its Spark jobs when it is interrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 
-from morag.spark.connect import refuse_connect
+from morag.spark.session import refuse_spark_connect
 from morag.versions.world import World
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _GROUP: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _REAL: Final = World()
 
 
 class Progress(Struct, frozen=True):
-    """`done` counts what the stage works through: Spark's tasks, where it says no better.
+    """`done` counts Spark's tasks, unless the stage counts something better.
 
-    `total` is None while nobody knows it, and may still grow: Spark plans a stage when the one
+    `total` is None while it is unknown, and may still grow: Spark plans a stage when the one
     before it has ended. `rate` is per second, since the stage began.
     """
 
@@ -42,16 +42,16 @@ class Progress(Struct, frozen=True):
     def __str__(self) -> str:
         if self.total is None:
             return f"{self.stage}: {self.done}, {self.rate:.1f}/s"
-        told = f"{self.stage}: {self.done} of {self.total}, {self.rate:.1f}/s"
-        return told if self.seconds_left is None else f"{told}, {_span(self.seconds_left)} left"
+        text = f"{self.stage}: {self.done} of {self.total}, {self.rate:.1f}/s"
+        return text if self.seconds_left is None else f"{text}, {_span(self.seconds_left)} left"
 
 
-Telling: TypeAlias = Callable[[Progress], None]
-"""What a job is handed to tell its progress with. It is called from a thread of its own."""
+ProgressCallback: TypeAlias = Callable[[Progress], None]
+"""A function that a job calls with its progress, from a thread of its own."""
 
 
 class Pace:
-    """Counts of one stage on the clock, which makes them rates and times."""
+    """Turns the counts of one stage into rates and remaining times."""
 
     def __init__(self, stage: str, world: World = _REAL) -> None:
         self._stage = stage
@@ -67,23 +67,23 @@ class Pace:
 
 @contextmanager
 def watched(
-    spark: SparkSession, stage: str, tell: Telling | None, world: World = _REAL
+    spark: SparkSession, stage: str, callback: ProgressCallback | None, world: World = _REAL
 ) -> Iterator[None]:
-    """Tell how Spark's jobs in the `with` block go. Whatever ends it early cancels them.
+    """Report the progress of Spark's jobs in the `with` block, and cancel them on any exception.
 
-    A KeyboardInterrupt alone would leave them running on the cluster, with nobody to wait.
+    A KeyboardInterrupt alone would leave them running on the cluster.
     """
-    refuse_connect(spark)
+    refuse_spark_connect(spark)
     context = spark.sparkContext
     group = f"morag-{world.new_uuid().hex()}"
     before = {name: context.getLocalProperty(name) for name in _GROUP}
     context.setJobGroup(group, f"morag: {stage}", interruptOnCancel=True)
-    watch = _Watch(context, group, Pace(stage, world), tell) if tell is not None else None
+    watch = _Watch(context, group, Pace(stage, world), callback) if callback is not None else None
     try:
         with _interruptible():
             yield
     except BaseException:
-        with suppress(Py4JError):  # What went wrong counts, not that Java is gone as well.
+        with suppress(Py4JError):  # Report the exception, not that Java is gone as well.
             context.cancelJobGroup(group)
         raise
     finally:
@@ -95,16 +95,19 @@ def watched(
 
 
 def computed(
-    spark: SparkSession, build: Callable[[], DataFrame], stage: str, tell: Telling | None
+    spark: SparkSession,
+    build: Callable[[], DataFrame],
+    stage: str,
+    callback: ProgressCallback | None,
 ) -> DataFrame:
-    """What is built, computed now and kept for later, if there is somebody to tell how it goes.
+    """The DataFrame that `build` makes; with a callback, computed now and cached.
 
-    Otherwise its last step waits until somebody wants the rows. Not all of it does: to run Python
-    over rows that were shuffled, Spark has to shuffle them while it is being built.
+    Without a callback, its last step runs when the rows are first used. Earlier steps may run at
+    once: to run Python over shuffled rows, Spark shuffles them while the DataFrame is built.
     """
-    if tell is None:
+    if callback is None:
         return build()
-    with watched(spark, stage, tell):
+    with watched(spark, stage, callback):
         kept = build().persist()
         kept.count()
     return kept
@@ -112,10 +115,10 @@ def computed(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be a KeyboardInterrupt, and no more than that.
+    """Make Ctrl-C raise KeyboardInterrupt and do nothing else.
 
     PySpark's own handler calls the JVM in the middle of another call on the same connection. Both
-    fail, and what comes out is an error of the network.
+    calls fail, and the user sees a network error.
     """
     handler = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or not _is_of_pyspark(handler):
@@ -133,13 +136,15 @@ def _is_of_pyspark(handler: object) -> bool:
 
 
 class _Watch:
-    """A thread that looks at Spark's own counts and tells them; the last ones when it is over."""
+    """A thread that polls Spark's counts and reports them, a last time when the stage is over."""
 
-    def __init__(self, context: SparkContext, group: str, pace: Pace, tell: Telling) -> None:
+    def __init__(
+        self, context: SparkContext, group: str, pace: Pace, callback: ProgressCallback
+    ) -> None:
         self._tracker = context.statusTracker()
-        self._group, self._pace, self._tell = group, pace, tell
+        self._group, self._pace, self._callback = group, pace, callback
         self._over = Event()
-        # Spark's kind of thread lets go of its connection to the JVM when it ends.
+        # Spark's kind of thread closes its connection to the JVM when it ends.
         self._thread = InheritableThread(target=self._run, name=group, daemon=True)
         self._thread.start()
 
@@ -148,14 +153,14 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(Py4JError):  # Without Java there is nothing to tell.
-            self._look()
-            while not self._over.wait(_LOOK_SECONDS):
-                self._look()
-            self._look()
+        with suppress(Py4JError):  # Without Java there is no progress to report.
+            self._poll()
+            while not self._over.wait(_POLL_SECONDS):
+                self._poll()
+            self._poll()
 
-    def _look(self) -> None:
-        counts: dict[int, tuple[int, int]] = {}  # By stage, as jobs may share one.
+    def _poll(self) -> None:
+        counts: dict[int, tuple[int, int]] = {}  # By stage, because jobs may share stages.
         all_known = True
         for job in self._tracker.getJobIdsForGroup(self._group):
             info = self._tracker.getJobInfo(job)
@@ -164,13 +169,13 @@ class _Watch:
                 if found is None:  # Not planned yet, or already forgotten.
                     all_known = False
                 elif info is not None and info.status == "SUCCEEDED":
-                    # Also what was skipped because its output was there already.
+                    # This includes stages that were skipped because their output existed.
                     counts[stage] = found.numTasks, found.numTasks
                 else:
                     counts.setdefault(stage, (found.numCompletedTasks, found.numTasks))
         done = sum(each for each, _ in counts.values())
         total = sum(each for _, each in counts.values())
-        self._tell(self._pace.at(done, total if all_known and counts else None))
+        self._callback(self._pace.at(done, total if all_known and counts else None))
 
 
 def _span(seconds: float) -> str:

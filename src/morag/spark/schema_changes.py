@@ -1,4 +1,4 @@
-"""What became of a table's columns, in words."""
+"""Describes the changes of a table's columns in words."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def schema_changes(before: Schema, after: Schema) -> list[str]:
-    """One line per change. Columns are told apart by their ids, as Iceberg does.
+    """One line per change. Columns are identified by their ids, as in Iceberg.
 
-    A rename is therefore a rename, and a column that was dropped and made again is both. What
-    happened inside a column that is new or gone is not told again.
+    So a rename is reported as a rename, and a column that was dropped and created again as both.
+    Changes inside of an added or dropped column are not reported separately.
     """
-    return [*_gone(before, after), *_new(before, after), *_changed(before, after)]
+    return [*_dropped(before, after), *_added(before, after), *_changed(before, after)]
 
 
-def _gone(before: Schema, after: Schema) -> Iterator[str]:
+def _dropped(before: Schema, after: Schema) -> Iterator[str]:
     for id in _topmost(before, after):
         yield f"dropped {_name(before, id)} {before.find_field(id).field_type}"
 
 
-def _new(before: Schema, after: Schema) -> Iterator[str]:
+def _added(before: Schema, after: Schema) -> Iterator[str]:
     for id in _topmost(after, before):
         field = after.find_field(id)
         yield f"added {_name(after, id)} {field.field_type}{' required' if field.required else ''}"
@@ -57,14 +57,14 @@ def _changed(before: Schema, after: Schema) -> Iterator[str]:
 
 
 def _topmost(one: Schema, other: Schema) -> Iterator[int]:
-    """Columns of the one that the other lacks, but not what is inside of such a column."""
+    """Columns that only `one` has, without the columns inside of them."""
     missing = one.field_ids - other.field_ids
-    told = {inner.field_id for id in missing for inner in _inside(one.find_field(id).field_type)}
-    yield from sorted(missing - told)
+    nested = {inner.field_id for id in missing for inner in _inside(one.find_field(id).field_type)}
+    yield from sorted(missing - nested)
 
 
 def _shape(field: NestedField) -> str:
-    """The type as far as it is the column's own: what is inside is told by itself."""
+    """The type of the column itself: columns inside of it are reported separately."""
     type = field.field_type
     return str(type) if isinstance(type, PrimitiveType) else type.__class__.__name__
 

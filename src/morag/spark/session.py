@@ -1,4 +1,4 @@
-"""A Spark session that is right for Morag's jobs, on this machine or on a cluster."""
+"""The Spark session for Morag's jobs, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from morag.spark.connect import refuse_connect
 from morag.spark.errors import CannotRun
 from morag.spark.java import provide_java
 
@@ -18,27 +17,27 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_OLDEST: Final = (4, 1)  # The first Spark that tells Python data sources of filters.
+_OLDEST: Final = (4, 1)  # The first Spark that pushes filters down to Python data sources.
 
 FILTERS: Final = "spark.sql.python.filterPushdown.enabled"
-"""Without it Spark refuses a Python data source that knows what to do with filters."""
+"""Without this setting Spark refuses a Python data source that supports filters."""
 
 _ALWAYS: Final = {FILTERS: "true", "spark.sql.session.timeZone": "UTC"}
-_HERE: Final = {
+_LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""On one machine nobody else has to reach Spark."""
+"""On one machine, no other machine needs to reach Spark."""
 
-_OF_AN_INSTALLATION: Final = (
+_INSTALLATION_VARIABLES: Final = (
     "SPARK_HOME",
     "SPARK_CONF_DIR",
     "SPARK_REMOTE",
     "PYSPARK_SUBMIT_ARGS",
-    "PYSPARK_GATEWAY_PORT",  # Set by spark-submit, when it runs us.
+    "PYSPARK_GATEWAY_PORT",  # Set by spark-submit.
 )
-"""Variables of those whose Spark is set up elsewhere, which then says where to run."""
+"""Variables of an existing installation of Spark, whose configuration then names the master."""
 
 
 def session(
@@ -48,26 +47,24 @@ def session(
     jars: Sequence[str] = (),
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The running session, or a new one. Morag's data source is known to it.
+    """The running session, or a new one, with the format `morag` registered.
 
-    Where neither `master` nor `conf` nor an installation of Spark says more, it runs on this
-    machine. Then it listens on the loopback only, and has no UI.
+    If neither `master` nor `conf` nor an installation of Spark names a master, it runs on this
+    machine. Then it listens on the loopback interface only, and has no UI.
     """
     check_packages()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from morag.spark import register
-
     for jar in jars:
         _check_jar(jar)
     settings = {**_ALWAYS}
     if SparkSession.getActiveSession() is None:
         provide_java()
-        # Spark's launcher looks nowhere else for the Python of its workers.
+        # Spark's launcher finds the Python of its workers only by this variable.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= _placed(master, conf or {})
+        settings |= _master_settings(master, conf or {})
     if jars:
         settings["spark.jars"] = ",".join(jars)
     builder = SparkSession.builder.appName(name)
@@ -77,23 +74,47 @@ def session(
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise CannotRun(f"Spark does not start: {error}") from error
-    refuse_connect(spark)
+    refuse_spark_connect(spark)
     register(spark)
     return spark
 
 
-def _placed(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """Where a session runs that is about to start, and who can reach it there."""
+def register(spark: SparkSession) -> None:
+    """Add the format `morag` to a session that `session` did not make."""
+    from morag.spark.source.source import MoragDataSource
+
+    spark.dataSource.register(MoragDataSource)
+    spark.conf.set(FILTERS, "true")
+
+
+def refuse_spark_connect(spark: object) -> None:
+    """Raise CannotRun for a session of Spark Connect, which lacks features that jobs need.
+
+    Call this before starting anything that could not be finished.
+    """
+    # Imported late: PySpark may be missing, and `check_packages` explains how to install it.
+    from pyspark.sql import SparkSession
+
+    if not isinstance(spark, SparkSession):
+        raise CannotRun(
+            "A session of Spark Connect can read and write the format 'morag', but it can neither "
+            "run Morag's jobs nor point a catalog at a branch: use a session of Spark itself, as "
+            "morag.spark.session() makes it"
+        )
+
+
+def _master_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """The master of a new session, and the addresses that it listens on."""
     master = conf.get("spark.master", master)
-    if master is None and not any(name in os.environ for name in _OF_AN_INSTALLATION):
+    if master is None and not any(name in os.environ for name in _INSTALLATION_VARIABLES):
         master = "local[*]"
     if master is None:
         return {}
-    return {"spark.master": master, **(_HERE if master.startswith("local") else {})}
+    return {"spark.master": master, **(_LOCAL if master.startswith("local") else {})}
 
 
 def check_packages() -> None:
-    """Refuse to go on without the packages of `morag[spark]`, or with a Spark that is too old."""
+    """Raise CannotRun if packages of `morag[spark]` are missing or Spark is too old."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
             raise CannotRun(f"The package {package} is missing; run: pip install 'morag[spark]'")
@@ -101,13 +122,13 @@ def check_packages() -> None:
     numbers = tuple(int(part) for part in found.split(".")[:2])
     if numbers < _OLDEST:
         raise CannotRun(
-            f"PySpark {found} cannot do what Morag needs, which is {_OLDEST[0]}.{_OLDEST[1]} or "
-            "later; run: pip install 'morag[spark]'"
+            f"PySpark {found} is too old: Morag needs {_OLDEST[0]}.{_OLDEST[1]} or later; "
+            "run: pip install 'morag[spark]'"
         )
 
 
 def _check_jar(jar: str) -> None:
-    """Spark only warns of a jar that is not there, and fails much later."""
+    """Raise CannotRun if a jar is missing: Spark would only warn, and fail much later."""
     if "://" not in jar and not Path(jar).is_file():
         raise CannotRun(
             f"There is no jar '{jar}'; fetch it, for instance by: mvn dependency:copy "

@@ -1,6 +1,7 @@
-"""What every backend promises, as tests.
+"""Tests that every backend must pass.
 
-A backend's test is a class: the contracts of what it can do, and a `backend` fixture.
+The test of a backend is a class that inherits the contracts for its abilities, and has a fixture
+`backend` that gives an empty store.
 
     class TestMine(DurableBackendContract, AppliesWithLogContract): ...
 """
@@ -28,7 +29,7 @@ from morag.backend.base import (
     Row,
     Slice,
 )
-from morag.wire import bytes_field, int_field, text_field
+from morag.protobuf import bytes_field, int_field, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +46,7 @@ def an_id(seed: object) -> ObjId:
 
 
 def a_row(seed: object, kind: str = "v", size_bytes: int = 40, micros: int = 1000) -> Row:
-    """A row with the outer shape that the format gives to its kind; engines look at no more."""
+    """A row whose data has the right outer field for its kind. Engines do not read more of it."""
     inside = bytes_field(1, (repr(seed).encode() * size_bytes)[:size_bytes])
     return Row(an_id(seed), kind, bytes_field(FIELDS[kind], inside), None, micros)
 
@@ -60,11 +61,11 @@ MOVED = replace(MAIN, pointer=an_id("moved"))
 PREVIOUS = tuple(PreviousPointer(an_id(n), 1_794_776_952_929_222 - n) for n in range(20))
 
 NEAR_REPOS = ("", "a", "ab", "a:", "a:b", ":", "b", "a%3Ab", "é")
-"""Repository ids that a careless key layout confuses."""
+"""Ids of repositories that a careless layout of keys would confuse."""
 
 
 class BackendContract:
-    """Subclass it and give it a `backend` fixture; every test below must pass unchanged."""
+    """For every backend. Subclass it and add a fixture `backend`."""
 
     def test_a_ref_is_created_only_once(self, backend: Backend) -> None:
         assert create(backend, MAIN)
@@ -72,22 +73,22 @@ class BackendContract:
         assert not create(backend, MAIN)
         assert read(backend, MAIN.name) == MAIN
 
-    def test_a_ref_moves_only_from_where_it_is(self, backend: Backend) -> None:
+    def test_a_ref_moves_only_from_its_current_state(self, backend: Backend) -> None:
         assert not move(backend, MAIN, MOVED)
         create(backend, MAIN)
         assert move(backend, MAIN, MOVED)
         assert not move(backend, MAIN, MOVED)
         assert read(backend, MAIN.name) == MOVED
 
-    def test_a_ref_is_swapped_for_itself_where_it_is(self, backend: Backend) -> None:
-        """A database that counts only rows that really change would deny it."""
+    def test_a_ref_can_be_swapped_for_itself(self, backend: Backend) -> None:
+        """A database that counts only changed rows would report a failure."""
         assert not move(backend, MAIN, MAIN)
         create(backend, MAIN)
         assert move(backend, MAIN, MAIN)
         assert not move(backend, MOVED, MOVED)
         assert read(backend, MAIN.name) == MAIN
 
-    def test_a_ref_is_deleted_only_from_where_it_is(self, backend: Backend) -> None:
+    def test_a_ref_is_deleted_only_in_its_current_state(self, backend: Backend) -> None:
         create(backend, MOVED)
         assert not move(backend, MAIN, None)
         assert move(backend, MOVED, None)
@@ -95,9 +96,7 @@ class BackendContract:
         assert backend.read_refs("r", [MAIN.name]) == {}
         assert create(backend, MAIN)
 
-    def test_a_swap_of_nothing_for_nothing_asks_whether_the_ref_is_absent(
-        self, backend: Backend
-    ) -> None:
+    def test_a_swap_from_none_to_none_succeeds_if_the_ref_is_absent(self, backend: Backend) -> None:
         assert backend.swap_ref("r", RefSwap(MAIN.name, None, None))
         create(backend, MAIN)
         assert not backend.swap_ref("r", RefSwap(MAIN.name, None, None))
@@ -127,7 +126,7 @@ class BackendContract:
         assert not move(backend, replace(informed, extended_info=an_id("other")), None)
         assert read(backend, "informed") == informed
 
-    def test_every_field_of_a_ref_comes_back(self, backend: Backend) -> None:
+    def test_every_field_of_a_ref_is_stored(self, backend: Backend) -> None:
         for number, ref in enumerate(
             (
                 MAIN,
@@ -156,7 +155,7 @@ class BackendContract:
         assert read(backend, "plain") == plain
         assert move(backend, plain, None)
 
-    def test_names_keep_their_case_and_their_alphabet(self, backend: Backend) -> None:
+    def test_names_keep_case_and_non_ascii_characters(self, backend: Backend) -> None:
         names = [
             "refs/heads/Main",
             "refs/heads/main",
@@ -190,14 +189,12 @@ class BackendContract:
         assert won.count(True) == 1
         assert read(backend, MAIN.name) == rivals[won.index(True)]
 
-    def test_no_move_is_lost_when_many_count_on_one_ref(self, backend: Backend) -> None:
+    def test_concurrent_increments_of_one_ref_lose_no_update(self, backend: Backend) -> None:
         create(backend, Ref("count", an_id(0), created_micros=1))
         at_once(lambda _: count(backend, 5), range(THREADS))
         assert read(backend, "count").created_micros == 1 + 5 * THREADS
 
-    def test_those_who_move_and_those_who_insert_do_not_hinder_each_other(
-        self, backend: Backend
-    ) -> None:
+    def test_concurrent_swaps_and_inserts_all_succeed(self, backend: Backend) -> None:
         create(backend, Ref("count", an_id(0), created_micros=1))
 
         def work(thread: int) -> None:
@@ -211,7 +208,7 @@ class BackendContract:
         assert read(backend, "count").created_micros == 1 + 10 * THREADS // 2
         assert len(list(backend.scan_rows("r"))) == 20 * THREADS // 2
 
-    def test_inserting_reports_what_was_new(self, backend: Backend) -> None:
+    def test_inserting_reports_the_new_rows(self, backend: Backend) -> None:
         first, second = a_row(1), a_row(2, "c")
         assert backend.insert_rows("r", [first]) == {first.id}
         assert backend.insert_rows("r", [first, second]) == {second.id}
@@ -230,7 +227,7 @@ class BackendContract:
             custom.id: replace(custom, referenced_micros=2000),
         }
 
-    def test_every_kind_of_row_comes_back(self, backend: Backend) -> None:
+    def test_every_kind_of_row_is_stored(self, backend: Backend) -> None:
         rows = [a_row(kind, kind) for kind in FIELDS]
         rows += [a_row("no time", micros=0), a_row("late", micros=2**62)]
         rows += [a_row("short", size_bytes=1), a_row("long", size_bytes=200)]
@@ -238,7 +235,7 @@ class BackendContract:
         assert backend.insert_rows("r", rows) == {row.id for row in rows}
         assert backend.read_rows("r", [row.id for row in rows]) == {row.id: row for row in rows}
 
-    def test_ids_of_other_lengths_are_as_good(self, backend: Backend) -> None:
+    def test_ids_may_have_any_length(self, backend: Backend) -> None:
         ids = [b"signer-keys-singleton", b"\0", b"\xff", b"\xff" * 5, b"i" * 31, b"i" * 33, b"=;'%"]
         rows = {ObjId(id): a_custom_row(id, "1") for id in ids}
         assert backend.insert_rows("r", list(rows.values())) == rows.keys()
@@ -254,7 +251,9 @@ class BackendContract:
         assert backend.read_rows("a", list(rows)) == rows
         assert by_id(backend.scan_rows("a")) == rows
 
-    def test_each_new_row_is_new_to_one_of_many_racing_inserts(self, backend: Backend) -> None:
+    def test_exactly_one_of_many_racing_inserts_reports_a_row_as_new(
+        self, backend: Backend
+    ) -> None:
         rows = [a_row(n, UNIQUE_KIND) for n in range(20)]
         new = at_once(lambda some: backend.insert_rows("r", some), [rows] * THREADS)
         assert sorted(id for ids in new for id in ids) == sorted(row.id for row in rows)
@@ -278,7 +277,7 @@ class BackendContract:
         assert not backend.swap_row("r", first, None)
         assert backend.read_rows("r", [first.id]) == {}
 
-    def test_a_row_without_a_version_is_swapped_as_such(self, backend: Backend) -> None:
+    def test_a_missing_version_is_compared_like_any_other(self, backend: Backend) -> None:
         plain, versioned = a_custom_row(b"c", None), a_custom_row(b"c", "1")
         backend.insert_rows("r", [plain])
         assert not backend.swap_row("r", versioned, None)
@@ -293,7 +292,7 @@ class BackendContract:
         assert won.count(True) == 1
         assert backend.read_rows("r", [first.id]) == {first.id: rivals[won.index(True)]}
 
-    def test_deleting_rows_forgets_them_and_no_others(self, backend: Backend) -> None:
+    def test_only_the_given_rows_are_deleted(self, backend: Backend) -> None:
         rows = [a_row(n) for n in range(5)]
         backend.insert_rows("r", rows)
         backend.delete_rows("r", iter([rows[0].id, an_id("?"), rows[3].id]))
@@ -308,7 +307,7 @@ class BackendContract:
         assert len(seen) == len(rows)
         assert by_id(seen) == by_id(rows)
 
-    def test_a_scan_can_ask_for_kinds(self, backend: Backend) -> None:
+    def test_a_scan_can_be_limited_to_kinds(self, backend: Backend) -> None:
         rows = [*(a_row(n, "vcuIi"[n % 5]) for n in range(50)), a_custom_row(b"c", "1")]
         backend.insert_rows("r", rows)
         for kinds in (frozenset("c"), frozenset("vi"), frozenset({"I", "c-s"}), frozenset("t")):
@@ -326,9 +325,9 @@ class BackendContract:
             assert by_id(together) == by_id(rows)
         halves = [list(backend.scan_rows("r", frozenset("c"), Slice(n, 2))) for n in range(2)]
         assert by_id(halves[0] + halves[1]) == by_id(row for row in rows if row.kind == "c")
-        assert all(halves), "a part of many rows should get some"
+        assert all(halves), "each half of many rows should have some"
 
-    def test_a_scan_goes_on_while_rows_come_and_go(self, backend: Backend) -> None:
+    def test_a_scan_continues_while_rows_are_inserted_and_deleted(self, backend: Backend) -> None:
         rows = [a_row(n) for n in range(1500)]
         backend.insert_rows("r", rows)
         scan = backend.scan_rows("r")
@@ -347,13 +346,13 @@ class BackendContract:
         backend.delete_rows("r", iter(rows))
         assert list(backend.scan_rows("r")) == []
 
-    def test_a_big_row_comes_back(self, backend: Backend) -> None:
+    def test_a_large_row_is_stored(self, backend: Backend) -> None:
         big = a_row("big", "s", size_bytes=1 << 20)
         assert backend.insert_rows("r", [big]) == {big.id}
         backend.insert_rows("r", [replace(big, referenced_micros=2000)])
         assert backend.read_rows("r", [big.id]) == {big.id: replace(big, referenced_micros=2000)}
 
-    def test_repositories_do_not_see_each_other(self, backend: Backend) -> None:
+    def test_repositories_are_separate(self, backend: Backend) -> None:
         def content(repo: str) -> tuple[Ref, list[Row]]:
             custom = a_custom_row(b"signer-keys-singleton", "1", repo.encode())
             return Ref("main", an_id(repo)), [a_row("same", micros=len(repo)), a_row(repo), custom]
@@ -384,7 +383,7 @@ class BackendContract:
                 assert backend.read_refs(repo, ["main"]).keys() == {"main"}, (erased, repo)
                 assert len(list(backend.scan_rows(repo))) == 2, (erased, repo)
 
-    def test_an_erased_repository_can_begin_anew(self, backend: Backend) -> None:
+    def test_an_erased_repository_can_be_created_again(self, backend: Backend) -> None:
         create(backend, MAIN)
         backend.insert_rows("r", [a_row(n) for n in range(1200)])
         backend.erase("r")
@@ -392,7 +391,7 @@ class BackendContract:
         assert backend.insert_rows("r", [a_row(1)]) == {an_id(1)}
         assert list(backend.scan_rows("r")) == [a_row(1)]
 
-    def test_closing_twice_does_no_harm(self, backend: Backend) -> None:
+    def test_closing_twice_is_allowed(self, backend: Backend) -> None:
         create(backend, MAIN)
         backend.close()
         backend.close()
@@ -417,7 +416,7 @@ class AppliesAtOnceContract:
         assert backend.apply("r", [], RefSwap(MAIN.name, MOVED, None)).swapped
         assert backend.read_refs("r", [MAIN.name]) == {}
 
-    def test_apply_refreshes_the_rows_that_are_there(self, backend: AppliesAtOnceBackend) -> None:
+    def test_apply_refreshes_the_rows_that_are_stored(self, backend: AppliesAtOnceBackend) -> None:
         old = a_row(1, micros=1000)
         backend.insert_rows("r", [old])
         again = replace(old, referenced_micros=2000)
@@ -436,7 +435,7 @@ class AppliesAtOnceContract:
         for expected in (None, MOVED, replace(MAIN, deleted=True)):
             applied = backend.apply("r", rows, RefSwap(MAIN.name, expected, MOVED))
             assert not applied.swapped
-            # So that the caller can tell a lost race from a unique row that was taken.
+            # The caller must be able to distinguish a lost race from a taken unique row.
             assert applied.new == {an_id(2)}
         assert read(backend, MAIN.name) == MAIN
         assert list(backend.scan_rows("r")) == [old]
@@ -465,7 +464,9 @@ class AppliesAtOnceContract:
         assert read(backend, MAIN.name) == rivals[winner]
         assert list(backend.scan_rows("r")) == [a_row(rivals[winner].pointer)]
 
-    def test_racing_applies_on_other_refs_all_win(self, backend: AppliesAtOnceBackend) -> None:
+    def test_racing_applies_on_different_refs_all_succeed(
+        self, backend: AppliesAtOnceBackend
+    ) -> None:
         def chain(name: str) -> None:
             at: Ref | None = None
             for n in range(10):
@@ -490,7 +491,7 @@ class AppliesAtOnceContract:
         assert [each.swapped for each in applied].count(True) == 1
         assert len(backend.read_refs("r", [ref.name for ref in refs])) == 1
 
-    def test_who_sees_the_ref_finds_the_rows(self, backend: AppliesAtOnceBackend) -> None:
+    def test_a_reader_of_the_ref_finds_the_rows(self, backend: AppliesAtOnceBackend) -> None:
         many, done = [a_row(n) for n in range(1000)], Event()
 
         def write() -> None:
@@ -516,7 +517,7 @@ class AppliesAtOnceContract:
         finally:
             sys.setswitchinterval(interval)
 
-    def test_apply_takes_many_and_big_rows(self, backend: AppliesAtOnceBackend) -> None:
+    def test_apply_takes_many_and_large_rows(self, backend: AppliesAtOnceBackend) -> None:
         rows = [a_row(n) for n in range(3000)]
         rows.append(a_row("big", "s", size_bytes=1 << 20))
         assert backend.apply("r", rows, RefSwap(MAIN.name, None, MAIN)).new == by_id(rows).keys()
@@ -547,18 +548,18 @@ class RefLogContract:
         assert backend.read_log("r", line(0).key, 10) == []
         assert backend.read_log("r", None, 0) == []
 
-    def test_no_limit_is_too_big(self, backend: RefLogBackend) -> None:
+    def test_no_limit_is_too_large(self, backend: RefLogBackend) -> None:
         backend.append_log("r", [line(1), line(2)])
         for limit in (2**31, 2**63 - 1, 2**63, 2**70):
             assert backend.read_log("r", None, limit) == [line(2), line(1)]
             assert backend.read_log("r", line(2).key, limit) == [line(1)]
 
-    def test_lines_sort_by_key_whenever_they_come(self, backend: RefLogBackend) -> None:
+    def test_lines_are_sorted_by_key_and_not_by_arrival(self, backend: RefLogBackend) -> None:
         for n in (3, 1, 4, 0, 2):
             backend.append_log("r", [line(n)])
         assert backend.read_log("r", None, 9) == [line(n) for n in (4, 3, 2, 1, 0)]
 
-    def test_a_line_that_is_appended_again_is_there_once(self, backend: RefLogBackend) -> None:
+    def test_a_line_that_is_appended_twice_is_stored_once(self, backend: RefLogBackend) -> None:
         backend.append_log("r", [line(1), line(2)])
         backend.append_log("r", [line(1)])
         assert backend.read_log("r", None, 9) == [line(2), line(1)]
@@ -568,7 +569,7 @@ class RefLogContract:
         backend.append_log("r", lines)
         assert backend.read_log("r", None, 9) == lines[::-1]
 
-    def test_repositories_have_logs_of_their_own(self, backend: RefLogBackend) -> None:
+    def test_each_repository_has_its_own_log(self, backend: RefLogBackend) -> None:
         for repo in NEAR_REPOS:
             backend.append_log(repo, [LogRow(b"b:key", repo.encode())])
         left = list(NEAR_REPOS)
@@ -579,20 +580,20 @@ class RefLogContract:
             backend.erase(erased)
             assert backend.read_log(erased, None, 9) == [], erased
 
-    def test_no_line_is_lost_when_many_append(self, backend: RefLogBackend) -> None:
+    def test_concurrent_appends_lose_no_line(self, backend: RefLogBackend) -> None:
         at_once(lambda n: backend.append_log("r", [line(n)]), range(THREADS))
         assert backend.read_log("r", None, 99) == [line(n) for n in reversed(range(THREADS))]
 
 
 class AppliesWithLogContract(AppliesAtOnceContract, RefLogContract):
-    """For a backend with both: what `apply` logs is part of what it does at once."""
+    """For a backend with both: `apply` writes its log lines atomically with the rest."""
 
     def test_apply_appends_to_the_log(self, backend: FullBackend) -> None:
         swap = RefSwap(MAIN.name, None, MAIN)
         assert backend.apply("r", [a_row(1)], swap, [line(1), line(2)]).swapped
         assert backend.read_log("r", None, 9) == [line(2), line(1)]
 
-    def test_apply_logs_nothing_if_it_does_nothing(self, backend: FullBackend) -> None:
+    def test_an_apply_that_fails_logs_nothing(self, backend: FullBackend) -> None:
         backend.insert_rows("r", [a_row(1, UNIQUE_KIND)])
         create(backend, MAIN)
         assert not backend.apply("r", [], RefSwap(MAIN.name, None, MOVED), [line(1)]).swapped
@@ -604,13 +605,13 @@ class AppliesWithLogContract(AppliesAtOnceContract, RefLogContract):
 
 
 class DurableBackendContract(BackendContract):
-    """For a backend that outlives its process.
+    """For a backend whose data outlives its process.
 
-    Give it a `reopen` fixture too: a function that closes what `backend` opened, or what it
-    returned last, and opens it again.
+    Also add a fixture `reopen`: a function that closes the store and returns it opened again. It
+    may be called several times.
     """
 
-    def test_what_was_written_is_there_after_reopening(
+    def test_a_reopened_store_has_everything_that_was_written(
         self, backend: Backend, reopen: Callable[[], Backend]
     ) -> None:
         ref = replace(MAIN, extended_info=an_id("info"), previous=PREVIOUS)
@@ -634,7 +635,7 @@ class DurableBackendContract(BackendContract):
             backend = reopen()
         assert len(list(backend.scan_rows("r"))) == 4
 
-    def test_a_scan_left_half_way_does_not_hinder_closing(
+    def test_an_unfinished_scan_does_not_prevent_closing(
         self, backend: Backend, reopen: Callable[[], Backend]
     ) -> None:
         backend.insert_rows("r", [a_row(n) for n in range(1200)])
@@ -665,7 +666,7 @@ def read(backend: Backend, name: str) -> Ref:
 
 
 def count(backend: Backend, times: int) -> None:
-    """Move the ref `count` so many times, each time from wherever it is by then."""
+    """Move the ref `count` this many times, each time from its current state."""
     for _ in range(times):
         while True:
             now = read(backend, "count")
@@ -682,7 +683,7 @@ def by_id(rows: Iterable[Row]) -> dict[ObjId, Row]:
 
 
 def at_once(do: Callable[[A], T], arguments: Sequence[A]) -> list[T]:
-    """Call with each argument in a thread of its own, all let go at the same moment."""
+    """Call with each argument in a thread of its own, all at the same moment."""
     start = Barrier(len(arguments))
 
     def one(argument: A) -> T:

@@ -1,1 +1,1 @@
-"""The kernel's verbs: what a user can ask of a repository, told in content keys and content."""
+"""A repository's operations, in content keys and content: commit, merge, transplant, reads."""

@@ -1,24 +1,24 @@
-"""Writing a batch: all its commits at once, and the only place where a branch moves forward."""
+"""Writes the commits of a batch at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from morag.backend.base import UNIQUE_KIND
 from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
+from morag.format.records import UNIQUE_KIND
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken
-from morag.versions.tickets import Attempt, Ticket
+from morag.versions.tickets import Proposal, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from morag.backend.base import ObjId, Ref, Row
+    from morag.format.objects import Commit, Obj
+    from morag.format.records import ObjId, Ref, Row
     from morag.logic.references import References
-    from morag.logic.reflog import RefLog
+    from morag.logic.reflog import RefLogWriter
     from morag.logic.retry import Retries
-    from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
     from morag.versions.known_heads import KnownHeads
     from morag.versions.tickets import Request
@@ -32,7 +32,7 @@ class BatchWriter:
         self,
         persist: Persist,
         references: References,
-        ref_log: RefLog,
+        ref_log: RefLogWriter,
         retries: Retries,
         heads: KnownHeads,
         world: World,
@@ -50,42 +50,42 @@ class BatchWriter:
         courtesy = self._heads.courtesy_seconds(name, self._world.monotonic())
         if courtesy:
             self._world.sleep(courtesy)
-        tries = _Tries()
+        state = _BatchState()
         try:
             for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
                 try:
-                    if self._attempt(name, batch, tries):
+                    if self._attempt(name, batch, state):
                         return
                 except UniqueTaken as taken:
-                    tries.claims -= taken.ids
+                    state.claims -= taken.ids
                     for ticket in batch:
                         ticket.request.forget(taken.ids)
                 except StoreBusy as busy:
                     attempt.failure = busy
         except StoreBusy as busy:
-            if tries.unsettled:
+            if state.unsettled:
                 raise type(busy)(
-                    f"{busy}. Nobody knows whether the change was made: look at the branch first"
+                    f"{busy}. It is unknown whether the change was made: check the branch first"
                 ) from busy
             raise
 
-    def _attempt(self, name: str, batch: Sequence[Ticket], tries: _Tries) -> bool:
-        """On the head as we left it, if we did; and where that is not it, on the one in the store.
+    def _attempt(self, name: str, batch: Sequence[Ticket], state: _BatchState) -> bool:
+        """Try on the known head if there is one, and if that is stale, on the stored head.
 
         False if another server moved the reference meanwhile.
         """
-        tries.began = self._world.monotonic()
+        state.began = self._world.monotonic()
         known = self._heads.take(name)
-        if known is not None and self._write_once(known, batch, tries, is_sure=False):
+        if known is not None and self._write_once(known, batch, state, is_sure=False):
             return True
         ref = self._references.find(name)
         if ref is None:
             raise self._no_such_branch(batch[0].request)
         if known is not None and ref.pointer != known.pointer:
-            self._heads.lost(name)
-        if self._write_once(ref, batch, tries, is_sure=True):
+            self._heads.moved_by_others(name)
+        if self._write_once(ref, batch, state, is_sure=True):
             return True
-        self._heads.lost(name)
+        self._heads.moved_by_others(name)
         return False
 
     def _no_such_branch(self, request: Request) -> MoragError:
@@ -95,15 +95,16 @@ class BatchWriter:
         return ReferenceNotFound.named(request.branch)
 
     def _write_once(
-        self, ref: Ref, batch: Sequence[Ticket], tries: _Tries, *, is_sure: bool
+        self, ref: Ref, batch: Sequence[Ticket], state: _BatchState, *, is_sure: bool
     ) -> bool:
-        """False if the batch is to be tried on the head as it is now.
+        """False if the batch must be tried again on the current head.
 
-        Another server moved the reference. Or perhaps it did, where that is not sure: then only a
-        swap can tell, and without one nobody is refused, nor told that there was nothing to do.
+        That is the case if another server moved the reference. It is also the case if no commit was
+        built on a head that may be stale: without a swap nothing shows whether the head is current,
+        so neither a failure nor "nothing to do" may be reported.
         """
-        for last, outcomes in tries.unsettled:
-            # It was published after all, but we could not see it then. Not a second time!
+        for last, outcomes in state.unsettled:
+            # An earlier attempt was published after all: do not publish it twice.
             if history.was_published(self._persist, last, ref.pointer):
                 _settle(outcomes)
                 return True
@@ -115,22 +116,22 @@ class BatchWriter:
         try:
             for ticket in batch:
                 try:
-                    attempt = ticket.request.attempt(head)
-                    new = self._persist.encoded(attempt.objects)
-                except Exception as failure:  # noqa: BLE001 - it fails this ticket alone.
+                    proposal = ticket.request.propose(head)
+                    new = self._persist.encoded(proposal.objects)
+                except Exception as failure:  # noqa: BLE001 - It fails only this ticket.
                     outcomes.append((ticket, failure))
                     continue
-                outcomes.append((ticket, attempt))
-                if attempt.commits:
-                    # The next request builds on this commit, which nobody else can read yet.
-                    self._persist.stage(attempt.objects)
-                    objects += attempt.objects
+                outcomes.append((ticket, proposal))
+                if proposal.commits:
+                    # The next request builds on this commit, which is not stored yet.
+                    self._persist.stage(proposal.objects)
+                    objects += proposal.objects
                     rows += new
-                    commits += attempt.commits
-                    head = attempt.commits[-1]
+                    commits += proposal.commits
+                    head = proposal.commits[-1]
             if commits:
-                tries.unsettled.append((commits[-1], outcomes))
-                if not self._publish(ref, batch, commits, objects, rows, tries):
+                state.unsettled.append((commits[-1], outcomes))
+                if not self._publish(ref, batch, commits, objects, rows, state):
                     return False
             elif not is_sure:
                 return False
@@ -146,9 +147,9 @@ class BatchWriter:
         commits: Sequence[Commit],
         objects: Sequence[Obj],
         rows: Sequence[Row],
-        tries: _Tries,
+        state: _BatchState,
     ) -> bool:
-        rows = self._without_own_claims(rows, tries)
+        rows = self._without_own_claims(rows, state)
         last = commits[-1]
         who = ", ".join(dict.fromkeys(t.request.who for t in batch if t.request.who))
         operation = batch[0].request.operation
@@ -157,43 +158,43 @@ class BatchWriter:
             moved = self._persist.publish(objects, ref, last.id, [line], rows)
             if moved is not None:
                 now = self._world.monotonic()
-                self._heads.left(moved, now, now - tries.began)
+                self._heads.moved_by_us(moved, now, now - state.began)
                 return True
         except UniqueTaken:
             raise
         except Exception:
-            # The reply is lost, but perhaps not the deed.
+            # After any error the swap may have succeeded: the reply may be lost.
             if history.is_published(self._persist, ref.name, last):
                 return True
             raise
         return history.is_published(self._persist, ref.name, last)
 
-    def _without_own_claims(self, rows: Sequence[Row], tries: _Tries) -> Sequence[Row]:
-        """A claim that an earlier try of ours has stored must not stand in our way now."""
+    def _without_own_claims(self, rows: Sequence[Row], state: _BatchState) -> Sequence[Row]:
+        """A claim stored by an earlier attempt of this batch is not a conflict."""
         claims = {row.id for row in rows if row.kind == UNIQUE_KIND}
-        own = claims & tries.claims
-        tries.claims |= claims
+        own = claims & state.claims
+        state.claims |= claims
         stored = self._persist.find(list(own)) if own else {}
         return [row for row in rows if row.id not in stored] if stored else rows
 
 
-_Outcomes: TypeAlias = list[tuple[Ticket, Attempt | Exception]]
+_Outcomes: TypeAlias = list[tuple[Ticket, Proposal | Exception]]
 
 
-class _Tries:
-    """What became of a batch so far: tries that may have been published, and ids they claimed."""
+class _BatchState:
+    """Attempts of a batch that may have been published, and the content ids that they claimed."""
 
     __slots__ = ("began", "claims", "unsettled")
 
     def __init__(self) -> None:
         self.unsettled: list[tuple[Commit, _Outcomes]] = []
         self.claims: set[ObjId] = set()
-        self.began = 0.0  # The last of them, by the world's clock.
+        self.began = 0.0  # When the last attempt started, by the monotonic clock.
 
 
 def _settle(outcomes: _Outcomes) -> None:
     for ticket, outcome in outcomes:
-        if isinstance(outcome, Attempt):
+        if isinstance(outcome, Proposal):
             ticket.succeed(outcome.result)
         else:
             ticket.fail(outcome)

@@ -1,61 +1,42 @@
-"""Entries by the thousand, for those who want columns of them and not one after the other."""
+"""Reads many entries at once, as columns instead of one struct per entry."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
-from morag.errors import RepositoryCorrupt
+from morag.format.content_rows import content_of_row
+from morag.format.index_entries import payload_of, value_of
+from morag.format.key_order import sortable
 from morag.index.keys import CONTENTS, KeyRange, content_path, store_key
 from morag.index.layered import index_of
-from morag.index.ops import payload_of, value_of
-from morag.model.content import TYPE_NAMES, Content
-from morag.persist.codec import decode
-from morag.persist.objects import Value
-from morag.persist.order import sortable
+from morag.model.content import TYPE_NAMES
+from morag.model.entry_columns import Columns
 from morag.persist.persist import ObjectMissing
-from morag.versions.contents import content_of_value
 from morag.versions.entries import content_id_text, type_payload
-from morag.versions.usual_tables import usual_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from morag.backend.base import Row
+    from morag.format.objects import Commit
     from morag.index.segment import Entry
-    from morag.model.keys import ContentKey
-    from morag.persist.objects import Commit
+    from morag.model.content import Content
+    from morag.model.entry_columns import KeySpan
     from morag.persist.persist import Persist
 
 _AT_ONCE: Final = 10_000
 
 
-class Columns(Struct, frozen=True, gc=False):
-    """Some entries in key order. A path is the elements of a key with U+0001 between them.
-
-    Contents are there if they were asked for; then the content ids are theirs.
-    """
-
-    paths: list[str]
-    types: list[str]
-    content_ids: list[str]
-    contents: list[Content] | None
-
-
-def path_range(
-    first: ContentKey | None = None, before: ContentKey | None = None, below: str = ""
-) -> KeyRange:
-    """Keys from `first` on, up to but not including `before`, whose paths start with `below`."""
+def path_range(span: KeySpan) -> KeyRange:
+    """The span as a range of store keys."""
     found = CONTENTS
-    if below:
-        start = CONTENTS.lower + sortable(below.encode())
+    if span.below:
+        start = CONTENTS.lower + sortable(span.below.encode())
         found = KeyRange(start, start + b"\xff")
-    if first is not None:
-        found = found.within(KeyRange(store_key(first)))
-    if before is not None:
-        found = found.within(KeyRange(b"", store_key(before)))
+    if span.first is not None:
+        found = found.within(KeyRange(store_key(span.first)))
+    if span.before is not None:
+        found = found.within(KeyRange(b"", store_key(span.before)))
     return found
 
 
@@ -67,7 +48,7 @@ def columns(
     with_content: bool,
     wanted: Callable[[str, str], bool] | None = None,
 ) -> Iterator[Columns]:
-    """The entries in a range. `wanted` tells by path and type which of them to read further."""
+    """The entries in a range. `wanted` selects entries by path and type."""
     entries = index_of(persist, commit).items(range)
     while batch := list(islice(entries, _AT_ONCE)):
         yield _columns(persist, batch, with_content, wanted)
@@ -98,20 +79,10 @@ def _columns(
 
 
 def _contents(persist: Persist, ops: Sequence[bytes]) -> list[Content]:
-    """Past the cache: whoever reads everything reads it once."""
+    """Bypasses the cache: a reader of everything reads each object once."""
     ids = [value_of(op) for op in ops]
     rows = persist.find(ids)
     lost = [id for id in ids if id not in rows]
     if lost:
         raise ObjectMissing(lost)
-    return [_content(rows[id]) for id in ids]
-
-
-def _content(row: Row) -> Content:
-    table = usual_table(row)  # Nearly all content is.
-    if table is not None:
-        return table
-    value = decode(row)
-    if not isinstance(value, Value):
-        raise RepositoryCorrupt.object(row.id, f"is a {type(value).__name__}, not a Value")
-    return content_of_value(value)
+    return [content_of_row(rows[id]) for id in ids]

@@ -1,25 +1,26 @@
-"""Committing: one client's operations, tried on whatever the head of the branch is by then."""
+"""Commit requests: a client's operations, checked once and applied to the current head."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-from msgspec import Struct
 
 from morag.errors import BadRequest, ReferenceNotFound
+from morag.format.commit_headers import headers_of
+from morag.format.content_values import value_of_content
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import content_id_of, payload_of, value_of
+from morag.format.objects import Unique
 from morag.index.keys import store_key
 from morag.index.layered import index_of
-from morag.index.ops import content_id_of, payload_of, value_of
 from morag.logic import history
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove, Unmoved, build_commit
 from morag.logic.reflog import RefOperation
 from morag.model.content import PAYLOADS, TYPE_NAMES, check_content
 from morag.model.keys import ContentKey, check_key
 from morag.model.operations import Delete, Put, Unchanged
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Unique
-from morag.versions.contents import value_of_content
+from morag.model.results import CommitResult
 from morag.versions.entries import (
     check_ids,
     content_id_text,
@@ -28,34 +29,26 @@ from morag.versions.entries import (
     type_payload,
     uuid_text,
 )
-from morag.versions.metas import headers_of
 from morag.versions.namespaces import check_namespaces
-from morag.versions.tickets import Attempt
+from morag.versions.tickets import Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from morag.backend.base import ObjId
+    from morag.format.objects import Commit, Obj
+    from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
     from morag.logic.commits import KeyConflict
     from morag.model.content import Content
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
-    from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
 
 
-class CommitResult(Struct, frozen=True):
-    """`added` has the content id of each key that is new."""
-
-    hash: str
-    added: dict[ContentKey, str]
-
-
 class CommitRequest:
-    """Validated once; built anew for every head that it meets.
+    """A commit that is validated once and built again for every head that it is tried on.
 
-    Content ids that it had to make up stay with it, so that a retry stores no second set of values.
+    It keeps the content ids that it generated, so that a retry stores no second set of values.
     """
 
     operation: ClassVar = RefOperation.COMMIT
@@ -82,55 +75,55 @@ class CommitRequest:
         self._new_uuid = new_uuid
         self._operations = [(store_key(op.key), op) for op in checked(operations)]
         self.operations = len(operations)
-        self._made_ids: dict[ContentKey, bytes] = {}
+        self._generated_ids: dict[ContentKey, bytes] = {}
 
-    def attempt(self, head: Commit | None) -> Attempt:
+    def propose(self, head: Commit | None) -> Proposal:
         expected = self._expected_index(head)
         if len(self._operations) > 1:
             expected.preload([key for key, _ in self._operations])
-        steps = _Steps(self._persist, expected, self._made_id)
+        changes = _EntryChanges(self._persist, expected, self._generated_id)
         for key, operation in self._operations:
             if isinstance(operation, Delete):
-                steps.delete(key, operation)
+                changes.delete(key, operation)
         for key, operation in self._operations:
             if isinstance(operation, Put):
-                steps.put(key, operation)
+                changes.put(key, operation)
             elif isinstance(operation, Unchanged) and self._expected not in (None, _id(head)):
-                steps.unchanged(key)
+                changes.unchanged(key)
         head_index = index_of(self._persist, head)
         if self._persist.settings.namespace_validation:
-            check_namespaces(self._persist, head_index, steps.created, steps.deleted)
-        check_ids(steps.adds)
+            check_namespaces(self._persist, head_index, changes.created, changes.deleted)
+        check_ids(changes.adds)
         draft = Draft(
             message=self._message,
             headers=self._headers,
-            removes=steps.removes,
-            unmoved=steps.unmoved,
-            adds=steps.adds,
+            removes=changes.removes,
+            unmoved=changes.unmoved,
+            adds=changes.adds,
         )
         try:
             built = build_commit(self._persist, head, draft)
         except CommitConflicts as found:
             raise reference_conflict(self._in_order(found.conflicts)) from None
         if self._keep_types:
-            steps.check_types_kept()
-        uniques = [Unique("content-id", id) for id in steps.made.values()]
-        objects: list[Obj] = [*uniques, *steps.values, *built.indexes, built.commit]
-        added = {key: uuid_text(id) for key, id in steps.made.items()}
-        return Attempt((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
+            changes.check_types_kept()
+        uniques = [Unique("content-id", id) for id in changes.generated_ids.values()]
+        objects: list[Obj] = [*uniques, *changes.values, *built.indexes, built.commit]
+        added = {key: uuid_text(id) for key, id in changes.generated_ids.items()}
+        return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
 
     def forget(self, taken: frozenset[ObjId]) -> None:
-        """Another content has one of our ids already: make up new ones."""
-        self._made_ids = {
+        """Generate new content ids, because other content already has one of them."""
+        self._generated_ids = {
             key: id
-            for key, id in self._made_ids.items()
+            for key, id in self._generated_ids.items()
             if Unique("content-id", id).id not in taken
         }
 
     def _in_order(self, conflicts: Sequence[KeyConflict]) -> list[KeyConflict]:
-        """As the client asked: deletes, then what is to be unchanged, then puts.
+        """The conflicts in the order deletes, unchanged, puts, each in the client's order.
 
-        A key that is deleted and put again is one of the deletes.
+        A key that is deleted and put again counts as a delete.
         """
         groups: tuple[type[Operation], ...] = (Delete, Unchanged, Put)
         order: dict[bytes, tuple[int, int]] = {}
@@ -138,14 +131,14 @@ class CommitRequest:
             order.setdefault(key, (groups.index(type(operation)), at))
         return sorted(conflicts, key=lambda conflict: order[conflict.key])
 
-    def _made_id(self, key: ContentKey) -> bytes:
-        id = self._made_ids.get(key)
+    def _generated_id(self, key: ContentKey) -> bytes:
+        id = self._generated_ids.get(key)
         if id is None:
-            id = self._made_ids[key] = self._new_uuid()
+            id = self._generated_ids[key] = self._new_uuid()
         return id
 
     def _expected_index(self, head: Commit | None) -> CommitIndex:
-        """What the client saw: the state at the expected hash, which must be on the branch."""
+        """The state at the expected hash, which must be on the branch."""
         if self._expected is None or self._expected == _id(head):
             return index_of(self._persist, head)
         expected = expected_commit(self._persist, self.branch, head, self._expected)
@@ -155,7 +148,7 @@ class CommitRequest:
 def expected_commit(
     persist: Persist, branch: str, head: Commit | None, expected: ObjId
 ) -> Commit | None:
-    """The commit a client expects on the branch. None is the beginning, which every branch has."""
+    """The commit that a client expects on the branch. None is the empty state."""
     if expected == _id(head):
         return head
     if expected == NO_ANCESTOR:
@@ -170,7 +163,7 @@ def expected_commit(
 
 
 def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Refuse operations that cannot be right on any head."""
+    """Refuse operations that are wrong on any head."""
     if not operations:
         raise BadRequest("A commit needs at least one operation")
     seen: dict[ContentKey, Operation] = {}
@@ -194,25 +187,25 @@ def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 def _check_kind(operation: object) -> None:
     if not isinstance(operation, Put | Delete | Unchanged):
-        raise BadRequest(f"{operation!r} is no operation; use Put, Delete or Unchanged")
+        raise BadRequest(f"{operation!r} is not an operation; use Put, Delete or Unchanged")
 
 
-class _Steps:
-    """The operations in terms of index entries, as the client's expected state explains them."""
+class _EntryChanges:
+    """The operations as changes of index entries, relative to the client's expected state."""
 
     def __init__(
-        self, persist: Persist, expected: CommitIndex, made_id: Callable[[ContentKey], bytes]
+        self, persist: Persist, expected: CommitIndex, generated_id: Callable[[ContentKey], bytes]
     ) -> None:
         self._persist = persist
         self._expected = expected
-        self._made_id = made_id
+        self._generated_id = generated_id
         self._deleted_ids: dict[str, tuple[ContentKey, bytes]] = {}
         self._free: set[ContentKey] = set()
         self.removes: list[Remove] = []
         self.unmoved: list[Unmoved] = []
         self.adds: list[Add] = []
         self.values: list[Obj] = []
-        self.made: dict[ContentKey, bytes] = {}
+        self.generated_ids: dict[ContentKey, bytes] = {}
         self.created: dict[ContentKey, int] = {}
         self.deleted: dict[ContentKey, int] = {}
 
@@ -248,7 +241,7 @@ class _Steps:
             self._rename(key, operation, content.id)
 
     def check_types_kept(self) -> None:
-        """Refuse new content of another type in the place of what was deleted."""
+        """Refuse new content of another type under a key that the same commit deletes."""
         for key, was in self.deleted.items():
             now = self.created.get(key, was)
             if now != was:
@@ -259,8 +252,8 @@ class _Steps:
                 )
 
     def _create(self, key: bytes, operation: Put) -> None:
-        id = self._made_id(operation.key)
-        self.made[operation.key] = id
+        id = self._generated_id(operation.key)
+        self.generated_ids[operation.key] = id
         content = msgspec.structs.replace(operation.content, id=uuid_text(id))
         self._add(key, operation, content, id, None)
         self.created[operation.key] = PAYLOADS[type(content)]
@@ -286,7 +279,7 @@ class _Steps:
         if id not in self._deleted_ids:
             raise BadRequest(f"New value for key '{operation.key}' must not have a content ID")
         old, source = self._deleted_ids.pop(id)
-        self._free.discard(old)  # Its delete belongs to the rename, as ever.
+        self._free.discard(old)  # Its delete is part of the rename.
         payload = type_payload(self._persist, source)
         _check_same_type(operation, payload)
         self._add(
@@ -311,7 +304,7 @@ class _Steps:
         renamed: bool = False,
         legacy: bool = False,
     ) -> None:
-        assert content.id is not None, "content without an id is created, and gets one"
+        assert content.id is not None, "new content has an id by now"
         if operation.expected_content is not None:
             expected = value_of_content(operation.expected_content, legacy=legacy).id
         value = value_of_content(content, legacy=legacy)

@@ -1,17 +1,17 @@
-"""Index entries in the words of this floor: content keys, content ids, conflicts."""
+"""Index entries in terms of content keys, content ids and conflicts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest, ReferenceConflict
+from morag.format.content_values import LEGACY_PAYLOAD, content_of_value
+from morag.format.ids import NO_CONTENT_ID
+from morag.format.index_entries import content_id_of, payload_of, value_of
+from morag.format.objects import Value
 from morag.index.keys import content_key, key_text
-from morag.index.ops import content_id_of, payload_of, value_of
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import PAYLOADS
-from morag.persist.ids import NO_CONTENT_ID
-from morag.persist.objects import Value
-from morag.versions.contents import LEGACY_PAYLOAD, content_of_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ _MESSAGES: Final = {
 
 
 def content_id_text(persist: Persist, op: bytes) -> str:
-    """The content id of an entry. One that is no UUID is only in the value."""
+    """The content id of an entry. If it is not a UUID, only the value has it."""
     id = content_id_of(op)
     if id == NO_CONTENT_ID:
         return persist.fetch(Value, value_of(op)).content_id
@@ -39,7 +39,7 @@ def content_id_text(persist: Persist, op: bytes) -> str:
 
 
 def type_payload(persist: Persist, op: bytes) -> int:
-    """The payload that an entry's content has. A legacy entry does not tell: its value does."""
+    """The payload of an entry's content. For a legacy entry, only the value has it."""
     if is_legacy(op):
         content = content_of_value(persist.fetch(Value, value_of(op)))
         return PAYLOADS[type(content)]
@@ -47,9 +47,9 @@ def type_payload(persist: Persist, op: bytes) -> int:
 
 
 def is_legacy(op: bytes) -> bool:
-    """Whether the entry is from the time before payloads.
+    """Whether the entry is from a version of Nessie without payloads.
 
-    It stays so when its content changes, and its values with it: others compare payloads.
+    It keeps payload 0 when its content changes, and so do its values: Nessie compares payloads.
     """
     return payload_of(op) == LEGACY_PAYLOAD
 
@@ -60,7 +60,7 @@ def uuid_text(id: bytes) -> str:
 
 
 def check_ids(adds: Iterable[Add]) -> None:
-    """Refuse to put one content under two keys. The second is told in the form it is stored in."""
+    """Refuse to put one content under two keys. The message has the second as a store key."""
     seen: set[bytes] = set()
     for add in adds:
         id = add.content_id

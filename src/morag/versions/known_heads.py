@@ -1,12 +1,12 @@
-"""What this process knows of its branches: where it left them, and whether others move them, too.
+"""The heads at which this process left its branches, and whether other servers move them, too.
 
-Where it left a branch may be wrong as soon as another server moves it. The swap finds out, and then
-the store is asked after all: knowing saves a question, and never decides anything.
+A known head is stale as soon as another server moves the branch. The swap detects that, and then
+the head is read from the store: a known head saves a read and never decides anything.
 
-Who knows is faster than who has to ask, and of several servers on one branch the fastest would win
-every race, and never hear of the others. So from time to time it waits, for long enough that those
-who try again and again get through once. Where that shows that there are others, they take turns
-for a while: who won a race lets the others go first.
+A server that knows the head is faster than one that must read it. Of several servers on one branch
+the fastest would win every race, and never notice the others. So from time to time it makes a pause
+(a probe) that is long enough for a server that keeps retrying to win once. If a probe shows that
+there are other servers, they take turns for a while: the winner of a race lets the others go first.
 """
 
 from __future__ import annotations
@@ -15,73 +15,75 @@ from typing import Final
 
 from msgspec import Struct
 
-from morag.backend.base import Ref
+from morag.format.records import Ref
 from morag.logic.retry import LONGEST_RACE_PAUSE_MS
 
 _MOST_BRANCHES: Final = 1000
 _TURNS: Final = 32
 _COURTESY: Final = 1.5
 _MOST_COURTESY_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = (LONGEST_RACE_PAUSE_MS + 10) / 1000
-_FIRST_LOOK_SECONDS: Final = 1.0
-_MOST_BETWEEN_LOOKS_SECONDS: Final = 4.0
+_PROBE_SECONDS: Final = (LONGEST_RACE_PAUSE_MS + 10) / 1000
+_FIRST_PROBE_INTERVAL_SECONDS: Final = 1.0
+_LONGEST_PROBE_INTERVAL_SECONDS: Final = 4.0
 
 
 class _Branch(Struct):
     ref: Ref | None = None
     turns: int = 0
-    """How many of our commits more it counts as shared with others."""
-    others_until: float = 0.0
-    looks_at: float = 0.0
-    between_looks: float = _FIRST_LOOK_SECONDS
+    """For how many more of our batches the branch counts as shared."""
+    others_first_until: float = 0.0
+    """Our next batch waits until this time."""
+    next_probe: float = 0.0
+    """When to pause next, to find out whether there are other servers; 0 if that is not set."""
+    probe_interval: float = _FIRST_PROBE_INTERVAL_SECONDS
 
 
 class KnownHeads:
-    """Without `is_shared`, nobody but this process can move a branch."""
+    """Without `is_shared`, only this process can move a branch."""
 
     def __init__(self, *, is_shared: bool) -> None:
         self._is_shared = is_shared
         self._branches: dict[str, _Branch] = {}
 
     def take(self, name: str) -> Ref | None:
-        """The reference as we left it, once: whoever moves it again says so with `left`."""
+        """Return the reference as we left it, and forget it until `moved_by_us` is called again."""
         branch = self._branches.get(name)
         if branch is None:
             return None
         ref, branch.ref = branch.ref, None
         return ref
 
-    def left(self, ref: Ref, now: float, took_seconds: float) -> None:
-        """A batch moved it, after a try that took so long."""
+    def moved_by_us(self, ref: Ref, now: float, took_seconds: float) -> None:
+        """A batch moved the branch, after an attempt of this duration."""
         branch = self._branch(ref.name)
         if branch.turns:
             branch.turns -= 1
-            branch.others_until = now + min(took_seconds * _COURTESY, _MOST_COURTESY_SECONDS)
+            branch.others_first_until = now + min(took_seconds * _COURTESY, _MOST_COURTESY_SECONDS)
             return
         branch.ref = ref
-        if not branch.looks_at:
-            branch.looks_at = now + branch.between_looks
-        elif now >= branch.looks_at:
-            branch.others_until = now + _LOOK_SECONDS
-            branch.between_looks = min(2 * branch.between_looks, _MOST_BETWEEN_LOOKS_SECONDS)
-            branch.looks_at = now + branch.between_looks
+        if not branch.next_probe:
+            branch.next_probe = now + branch.probe_interval
+        elif now >= branch.next_probe:
+            branch.others_first_until = now + _PROBE_SECONDS
+            branch.probe_interval = min(2 * branch.probe_interval, _LONGEST_PROBE_INTERVAL_SECONDS)
+            branch.next_probe = now + branch.probe_interval
 
     def forget(self, name: str) -> None:
-        """We moved it ourselves, by other means than a batch."""
+        """This process moved the branch by other means than a batch."""
         self._branches.pop(name, None)
 
-    def lost(self, name: str) -> None:
-        """Another server moved it."""
+    def moved_by_others(self, name: str) -> None:
+        """Another server moved the branch."""
         branch = self._branch(name)
-        branch.turns, branch.looks_at = _TURNS, 0.0
-        branch.between_looks = _FIRST_LOOK_SECONDS
+        branch.turns, branch.next_probe = _TURNS, 0.0
+        branch.probe_interval = _FIRST_PROBE_INTERVAL_SECONDS
 
     def courtesy_seconds(self, name: str, now: float) -> float:
-        """How long to let others go first."""
+        """How long to wait, so that other servers go first."""
         branch = self._branches.get(name)
         if branch is None or not self._is_shared:
             return 0.0
-        return max(0.0, branch.others_until - now)
+        return max(0.0, branch.others_first_until - now)
 
     def _branch(self, name: str) -> _Branch:
         branch = self._branches.get(name)

@@ -1,10 +1,10 @@
 """Lanes: one queue per branch, so that many commits cost one write.
 
-Whoever finds a lane idle drives it. The driver takes what waits, in order, applies one request
-after the other on the head in memory, writes all new objects at once and moves the reference once.
-A request that conflicts fails alone. While a batch is being written, the next one gathers; its
-first request drives next. First come, first served: a large commit is never overtaken by small
-ones. Between servers the swap of the reference decides, as ever.
+A request that finds its lane idle drives it. The driver takes the waiting requests in order,
+applies one after the other on the head in memory, writes all new objects at once and moves the
+reference once. A request that conflicts fails alone. While a batch is being written, the next one
+gathers; its first request drives next. Requests are served in order of arrival: small commits never
+overtake a large one. Between servers the swap of the reference decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from morag.versions.batches import BatchWriter
     from morag.versions.tickets import Request, Spawn, Ticket
 
-_CROWD_LASTS: Final = 16
+_CROWDED_BATCHES: Final = 16
 
 
 class Lane:
@@ -42,16 +42,16 @@ class Lane:
         self._let_others_run = let_others_run
         self._waiting: deque[Ticket] = deque()
         self._driven = False
-        self._crowded = 0  # For how many batches more it counts as crowded.
+        self._crowded = 0  # For how many more batches it counts as crowded.
         self._lock = Lock()
 
     def run(self, request: Request) -> Any:
-        """Have the request carried out, by whoever drives. Returns when it is durable."""
+        """Carry out the request, here or in the driving thread. Returns when it is durable."""
         ticket = Waiter(request)
         if not self.join([ticket]):
             try:
                 ticket.wait()
-            except BaseException:  # Ctrl-C, for one: the others must not wait for us.
+            except BaseException:  # For example Ctrl-C: other requests must not wait for this one.
                 self._leave(ticket)
                 raise
         if not ticket.done:
@@ -59,26 +59,26 @@ class Lane:
         return ticket.result()
 
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
-        """Have the request carried out without waiting for it.
+        """Carry out the request without waiting for it.
 
-        If nobody drives, `spawn` sees to it. `finished` is called from whichever thread drives by
-        then, and must be quick: the others of the batch wait for it.
+        If the lane is idle, `spawn` gets a function that drives it. The driving thread calls
+        `finished`, which must be quick: the rest of the batch waits for it.
         """
         ticket = Caller(request, self.drive, spawn, finished)
         if self.join([ticket]):
             ticket.wake()
 
     def join(self, tickets: Sequence[Ticket]) -> bool:
-        """Queue up. True if the lane was idle: the caller must now drive it."""
+        """Join the queue. True if the lane was idle: the caller must now drive it."""
         with self._lock:
             self._waiting.extend(tickets)
             idle, self._driven = not self._driven, True
             return idle
 
     def drive(self, until: Ticket) -> None:
-        """Carry out batches until the given ticket is done, then hand over to the next in line.
+        """Carry out batches until the given ticket is done, then hand over to the next ticket.
 
-        Whatever ends it, Ctrl-C included: nobody is left waiting for a driver that is gone.
+        However this ends, even by Ctrl-C, no request is left waiting for a driver that has stopped.
         """
         try:
             while not until.done:
@@ -96,9 +96,9 @@ class Lane:
                 self._let_others_run()
             with self._lock:
                 self._take_batch(batch, driver.most_operations)
-                self._crowded = _CROWD_LASTS if len(batch) > 1 else max(0, self._crowded - 1)
+                self._crowded = _CROWDED_BATCHES if len(batch) > 1 else max(0, self._crowded - 1)
             self._writer.write(self._branch, batch)
-        except Exception as failure:  # noqa: BLE001 - goes to those who wait for it.
+        except Exception as failure:  # noqa: BLE001 - Every ticket of the batch gets it.
             for ticket in batch:
                 ticket.fail(failure)
             if isinstance(failure, StoreBusy):
@@ -110,25 +110,26 @@ class Lane:
                 ticket.wake()
 
     def _dismiss(self, failure: StoreBusy) -> None:
-        """Tell all who wait that the store does not answer, or each would find out by waiting."""
+        """Fail all waiting requests, so that they do not wait for the unavailable store in turn."""
         with self._lock:
             dismissed = list(self._waiting)
             self._waiting.clear()
-        # What nobody knows of those before is known of these.
-        said = failure.__cause__ if isinstance(failure.__cause__, StoreBusy) else failure
+        # The failure of the batch may report an unknown outcome, its cause does not: these requests
+        # were certainly not written.
+        cause = failure.__cause__ if isinstance(failure.__cause__, StoreBusy) else failure
         for ticket in dismissed:
-            ticket.fail(type(failure)(f"{said}. Nothing was changed"))
+            ticket.fail(type(failure)(f"{cause}. Nothing was changed"))
             ticket.wake()
 
     def _hand_over(self) -> None:
-        """Let the next in line drive, if there is one. Call it with the lock."""
+        """Let the next request drive, if there is one. Call this with the lock."""
         self._driven = bool(self._waiting)
         if self._waiting:
             self._waiting[0].drives = True
             self._waiting[0].wake()
 
     def _leave(self, ticket: Ticket) -> None:
-        """Give up waiting. A batch that holds the ticket goes on; nobody asks for its result."""
+        """Stop waiting. A batch that has the ticket already continues; its result is ignored."""
         with self._lock:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
@@ -136,7 +137,7 @@ class Lane:
                     self._hand_over()
 
     def _take_batch(self, batch: list[Ticket], most_operations: int) -> None:
-        """Move the first that wait into the batch, as far as they may be written together."""
+        """Move the first waiting tickets into the batch, as far as they can be written together."""
         operations = 0
         while self._waiting and len(batch) < self._batch:
             request = self._waiting[0].request
@@ -152,19 +153,19 @@ class Lane:
 
 def _driver_interrupted() -> ServiceUnavailable:
     return ServiceUnavailable(
-        "The thread that wrote this change was interrupted; look whether it was made"
+        "The thread that wrote this change was interrupted; check whether it was made"
     )
 
 
 class Lanes:
-    """The lanes of all branches, each there for as long as somebody uses it."""
+    """The lanes of all branches. A lane exists while it is in use."""
 
     def __init__(self, writer: BatchWriter, batch: int, let_others_run: Callable[[], None]) -> None:
         self._writer = writer
         self._batch = batch
         self._let_others_run = let_others_run
         self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
-        self._latest: Lane | None = None  # Mostly it is the next one, too.
+        self._latest: Lane | None = None  # Keeps the lane alive: the next request is often for it.
         self._lock = Lock()
 
     def run(self, request: Request) -> Any:

@@ -1,41 +1,29 @@
-"""Listings: iterate over all of it, or take it page by page."""
+"""Listings, to iterate over or to read page by page."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-from msgspec import Struct
-
 from morag.errors import BadRequest
-from morag.persist.order import key_from_utf8, key_to_utf8
+from morag.format.key_order import key_from_utf8, key_to_utf8
+from morag.model.results import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
-_LARGEST_PAGE: Final = 1 << 31  # More than anybody has memory for; `islice` takes no larger ones.
-
-
-class Page(Struct, Generic[T], frozen=True):
-    """Some items, and the token of the first one that is left; None at the end."""
-
-    items: tuple[T, ...]
-    token: str | None
-
-    def map(self, change: Callable[[T], U]) -> Page[U]:
-        return Page(tuple(map(change, self.items)), self.token)
+_LARGEST_PAGE: Final = 1 << 31  # More than fits into memory; `islice` takes no larger number.
 
 
 class Listing(Generic[T]):
-    """Items that are read as they are asked for, from the start each time.
+    """Items that are read lazily, from the start each time.
 
-    To go on after a page, ask for a listing from `page.token` on. Where the search for the next
-    item may take long, `has_pauses` is set, and `items` gives None now and then, which only
-    `with_pauses` shows.
+    To continue after a page, create a listing with its `page.token`. If the search for the next
+    item may take long, `has_pauses` is set, and `items` yields None now and then, which only
+    `with_pauses` passes on.
     """
 
     def __init__(
@@ -56,7 +44,7 @@ class Listing(Generic[T]):
         return cast("Iterator[T]", items)
 
     def through(self, is_last: Callable[[T], bool]) -> Listing[T]:
-        """The items up to the first that is the last one, and that one."""
+        """The items up to and including the first one that satisfies `is_last`."""
         return Listing(
             lambda: _through(self.with_pauses(), is_last),
             self.token_of,
@@ -64,7 +52,7 @@ class Listing(Generic[T]):
         )
 
     def page(self, limit: int | None) -> Page[T]:
-        """The first items, up to the limit; None sets none."""
+        """The first items, up to the limit; None means no limit."""
         if limit is None:
             return Page(tuple(self), None)
         if limit < 1:
@@ -82,7 +70,7 @@ def _through(items: Iterator[T | None], is_last: Callable[[T], bool]) -> Iterato
 
 
 def key_token(key: bytes) -> str:
-    """A store key as a text that fits a URL: the original's own, so that either server goes on."""
+    """A store key as a text for URLs, in Nessie's form, so that either server can continue."""
     return key_to_utf8(key).hex()
 
 
@@ -92,5 +80,5 @@ def token_key(token: str) -> bytes:
     for letter in token:
         if letter not in _HEX:
             raise BadRequest(f"Illegal hex character '{letter}'")
-    # A token that nobody made is a place as well; what is no text is one behind all others.
+    # Any text is a position, even if no server issued it; other bytes sort after all keys.
     return key_from_utf8(bytes.fromhex(token).decode(errors="replace").encode())

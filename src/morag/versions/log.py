@@ -1,38 +1,39 @@
-"""The history of a commit."""
+"""Reads the history of a commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from morag.format.commit_headers import meta_of
+from morag.format.ids import NO_ANCESTOR
+from morag.format.index_entries import exists
+from morag.format.objects import Commit
 from morag.index.keys import content_key
 from morag.index.layered import index_of
-from morag.index.ops import exists
 from morag.logic import history
 from morag.logic.consistency import check_commit
-from morag.model.listed import LogEntry
 from morag.model.names import check_hash
 from morag.model.operations import Delete, Put
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit
+from morag.model.results import LogEntry, LogExtent
+from morag.versions.content_batches import Stored, with_contents
 from morag.versions.listing import Listing
-from morag.versions.metas import meta_of
 from morag.versions.resolve import object_id
-from morag.versions.stretches import Stored, with_contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from morag.backend.base import ObjId
+    from morag.format.records import ObjId
     from morag.logic.consistency import CommitStatus
     from morag.model.refspecs import RefSpec
     from morag.persist.persist import Persist
     from morag.versions.resolve import At, Resolver
 
-_FEW_ENTRIES: Final = 1_000  # Decoded once and kept. More would take too much for a slow reader.
+# Decoded once and kept. More would hold too much memory for a slow reader.
+_FEW_ENTRIES: Final = 1_000
 
 
 class History:
-    """Commits and how they follow each other."""
+    """Reads commits and their ancestry."""
 
     def __init__(self, persist: Persist, resolver: Resolver) -> None:
         self._persist = persist
@@ -57,7 +58,7 @@ class History:
         return listing if last is None else listing.through(lambda e: e.meta.hash == last)
 
     def hashes(self, at: At, *, until: str | None = None, token: str | None = None) -> Listing[str]:
-        """Only the hashes, at a twentieth of the reads."""
+        """Only the hashes, which takes a twentieth of the reads."""
         start, last = self._start(at, token), _hash(until)
 
         def hashes() -> Iterator[str]:
@@ -65,6 +66,11 @@ class History:
 
         listing = Listing(hashes, str)
         return listing if last is None else listing.through(lambda found: found == last)
+
+    def extent(self, at: At) -> LogExtent:
+        """The commit where the log starts, and the number of its commits."""
+        found = self._resolver.resolve(at)
+        return LogExtent(found.hash, 0 if found.commit is None else found.commit.seq)
 
     def merge_base(self, one: At, other: At) -> str | None:
         """The hash of the best common ancestor over all parents."""
@@ -85,14 +91,14 @@ class History:
         return self._resolver.resolve(at).id
 
     def operations(self, hash: str) -> Iterator[list[Put | Delete]]:
-        """What a commit did, in stretches of about 128 KiB: first what it removed, then what it
-        put, both in key order."""
+        """The operations of a commit, in chunks of about 128 KiB: first the removes, then the puts,
+        both in key order."""
         index = index_of(self._persist, self._persist.fetch(Commit, object_id(hash)))
-        done: Callable[[], Iterable[tuple[bytes, bytes]]] = index.operations
+        entries: Callable[[], Iterable[tuple[bytes, bytes]]] = index.operations
         if len(index.incremental) <= _FEW_ENTRIES:
-            done = list(done()).__iter__
-        yield from self._stretches(found for found in done() if not exists(found[1]))
-        yield from self._stretches(found for found in done() if exists(found[1]))
+            entries = list(entries()).__iter__
+        yield from self._batches(entry for entry in entries() if not exists(entry[1]))
+        yield from self._batches(entry for entry in entries() if exists(entry[1]))
 
     def with_operations(self, entry: LogEntry) -> LogEntry:
         commit = self._persist.fetch(Commit, object_id(entry.meta.hash or ""))
@@ -101,16 +107,16 @@ class History:
     def _entry(self, commit: Commit, with_operations: bool) -> LogEntry:
         operations = None
         if with_operations:
-            stretches = self._stretches(index_of(self._persist, commit).operations())
-            operations = tuple(operation for stretch in stretches for operation in stretch)
+            batches = self._batches(index_of(self._persist, commit).operations())
+            operations = tuple(operation for batch in batches for operation in batch)
         meta = meta_of(commit)
         return LogEntry(meta, meta.parents[0], operations)
 
-    def _stretches(self, done: Iterable[tuple[bytes, bytes]]) -> Iterator[list[Put | Delete]]:
-        """Index entries as operations. A key that is no content is left out."""
+    def _batches(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[Put | Delete]]:
+        """Index entries as operations, without keys that are not content."""
         found = (
             Stored(key, (op if exists(op) else None,))
-            for raw, op in done
+            for raw, op in entries
             if (key := content_key(raw)) is not None
         )
         for items, contents in with_contents(self._persist, found):

@@ -1,25 +1,27 @@
-"""Merging: everything a source changed since it parted from the target, at once or one by one."""
+"""Merges: everything a source changed since the merge base, squashed or commit by commit."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from morag.errors import ReferenceNotFound
+from morag.errors import BadRequest, ReferenceNotFound
+from morag.format.ids import NO_ANCESTOR
+from morag.format.objects import Commit
 from morag.logic import history
 from morag.logic.reflog import RefOperation
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit
-from morag.versions.bringing import Bringing, MergeWish, Outcome
+from morag.versions.merge_requests import MergeOrTransplant, MergePlan, Outcome
 
 if TYPE_CHECKING:
-    from morag.backend.base import ObjId
+    from collections.abc import Sequence
+
+    from morag.format.records import ObjId
     from morag.persist.persist import Persist
-    from morag.versions.tickets import Attempt
+    from morag.versions.tickets import Proposal
 
 
-class MergeRequest(Bringing):
+class MergeRequest(MergeOrTransplant):
     """Merges `source` into a branch.
 
     Squashed, the result is one commit with two parents. Otherwise the source's own commits are
@@ -29,23 +31,23 @@ class MergeRequest(Bringing):
 
     operation: ClassVar = RefOperation.MERGE
 
-    def __init__(self, persist: Persist, wish: MergeWish, source: Commit | None) -> None:
-        super().__init__(persist, wish)
+    def __init__(self, persist: Persist, plan: MergePlan, source: Commit | None) -> None:
+        super().__init__(persist, plan)
         self._source = source
 
-    def attempt(self, head: Commit | None) -> Attempt:
+    def propose(self, head: Commit | None) -> Proposal:
         self._check_expected(head)
         base = self._base(head)
-        outcome = Outcome(self._wish, head, base)
+        outcome = Outcome(self._plan, head, base)
         source = self._source
         if source is None or source.id == base.id:
-            return outcome.attempt([], [], is_merged=True)
-        if self._wish.squash_meta is None:
+            return outcome.proposal([], [], is_merged=True)
+        if self._plan.squash_meta is None:
             return self._replay(outcome, self._unmerged(head), source.id)
-        return self._squash(outcome, self._wish.squash_meta, base, source, (source.id,))
+        return self._squash(outcome, self._plan.squash_meta, base, source, (source.id,))
 
     def _base(self, head: Commit | None) -> Commit:
-        """The state both sides come from."""
+        """The state of the merge base."""
         base = None
         if head is not None:
             base = (
@@ -61,15 +63,16 @@ class MergeRequest(Bringing):
         return base
 
     def _unmerged(self, head: Commit | None) -> list[Commit]:
-        """The source's first parents that the target has not got yet, oldest first.
+        """The source's first parents that the target does not have yet, oldest first.
 
-        Having a commit means having all below it, so the border is found by ever longer leaps from
-        the tip and by bisection within the last one: no more is read than twice what is merged.
+        A branch that has a commit has all its ancestors, so the border is found by growing steps
+        from the head and by bisection within the last step. That reads at most twice as many
+        commits as are merged.
         """
         assert head is not None, "there is a merge base"
         assert self._source is not None, "there is a merge base"
         ids = history.log_ids(self._persist, self._source.id)
-        chain = [next(ids)]  # The source itself, which is no merge base.
+        chain = [next(ids)]  # The source itself, which is not a merge base.
         unmerged = 1
         while leap := list(islice(ids, len(chain))):
             chain += leap
@@ -85,3 +88,23 @@ class MergeRequest(Bringing):
         commit = self._persist.fetch(Commit, id)
         base = history.merge_base(self._persist, head, commit)
         return base is not None and base.id == id
+
+
+class TransplantRequest(MergeOrTransplant):
+    """Keeps the individual commits or squashes them. No merge parent records the source."""
+
+    operation: ClassVar = RefOperation.TRANSPLANT
+
+    def __init__(self, persist: Persist, plan: MergePlan, sources: Sequence[Commit]) -> None:
+        super().__init__(persist, plan)
+        if any(newer.parent != older.id for older, newer in pairwise(sources)):
+            raise BadRequest("Sequence of hashes is not contiguous.")
+        self._sources = sources
+
+    def propose(self, head: Commit | None) -> Proposal:
+        self._check_expected(head)
+        outcome = Outcome(self._plan, head, None)
+        if self._plan.squash_meta is None:
+            return self._replay(outcome, self._sources)
+        before = history.head_commit(self._persist, self._sources[0].parent)
+        return self._squash(outcome, self._plan.squash_meta, before, self._sources[-1])

@@ -1,20 +1,21 @@
-"""What merges and transplants share: the changes of a source, under the client's rules per key."""
+"""Applies the changes of a source to a target, under the client's merge behavior per key."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from morag.errors import BadRequest, ReferenceConflict
+from morag.format.commit_headers import headers_of
+from morag.format.content_values import value_of_content
+from morag.format.ids import NO_CONTENT_ID
+from morag.format.index_entries import content_id_of, exists, payload_of, value_of
 from morag.index.keys import CONTENTS, content_key, store_key
 from morag.index.layered import index_of
-from morag.index.ops import content_id_of, exists, payload_of, value_of
 from morag.logic.commits import Add, Draft, KeyConflict, Remove, Resolution, build_commit
 from morag.model.conflicts import Conflict, ConflictType
 from morag.model.content import NAMESPACE_PAYLOAD, check_content
-from morag.model.java_order import hash_map_order
+from morag.model.java_hash_order import hash_map_order
 from morag.model.merging import MergeBehavior, MergedKey, MergeKey
-from morag.persist.ids import NO_CONTENT_ID
-from morag.versions.contents import value_of_content
 from morag.versions.entries import (
     check_ids,
     conflict_of,
@@ -22,24 +23,23 @@ from morag.versions.entries import (
     is_legacy,
     type_payload,
 )
-from morag.versions.metas import headers_of
 from morag.versions.namespaces import check_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.backend.base import ObjId
+    from morag.format.objects import Commit, Obj
+    from morag.format.records import ObjId
     from morag.index.diff import Difference
     from morag.index.layered import CommitIndex
     from morag.logic.commits import BuiltCommit
     from morag.model.keys import ContentKey
     from morag.model.meta import CommitMeta
-    from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
 
 
 class MergeRules:
-    """The client's wishes, checked once."""
+    """The client's merge behaviors, checked once."""
 
     def __init__(self, keys: Sequence[MergeKey], default: MergeBehavior) -> None:
         self._keys: dict[ContentKey, MergeKey] = {}
@@ -52,7 +52,7 @@ class MergeRules:
             self._keys[rule.key] = rule
 
     def check(self) -> None:
-        """Refuse rules that make no sense, once it is clear that there is something to bring."""
+        """Refuse contradictory rules, once it is clear that there is something to merge."""
         for rule in self._keys.values():
             _check_shape(rule)
 
@@ -60,9 +60,9 @@ class MergeRules:
         return self._keys.get(key) or MergeKey(key, self._default)
 
     def dropped_keys(self, *sides: CommitIndex) -> set[ContentKey]:
-        """Keys that are to be dropped and that one of the sides has, changed or not.
+        """Keys with behavior DROP that one of the sides has, changed or not.
 
-        A squash answers for all of these, as the original does.
+        A squash reports all of these, as Nessie does.
         """
         if self._default is MergeBehavior.DROP:
             keys = {_content_key(raw) for side in sides for raw, _ in side.items(CONTENTS)}
@@ -71,7 +71,7 @@ class MergeRules:
         return {key for key in keys if self.of(key).merge_behavior is MergeBehavior.DROP}
 
     def check_used(self, touched: Iterable[ContentKey], added: Iterable[ContentKey]) -> None:
-        """A rule for a key that the merge does not touch is a mistake, and says so."""
+        """Refuse rules for keys that the merge does not touch."""
         unused = [str(key) for key in self._keys.keys() - set(touched)]
         if unused:
             raise BadRequest(
@@ -86,10 +86,10 @@ class MergeRules:
 
 
 class SourceChanges:
-    """What a source did between two of its states, ready to be done to a target.
+    """The changes of a source between two of its states, to be applied to a target.
 
-    A rename is one change: a content that leaves one key and turns up under another. It moves as a
-    whole, and if either half is to be dropped, both are.
+    A rename is one change: a content that leaves one key and appears under another. It is applied
+    as a whole, and if either half is dropped, both are.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class SourceChanges:
             and (drop_always or raw in renames or raw in origins)
         }
         unfollowed = list(dropped)
-        while unfollowed:  # A key can give one content away and receive another.
+        while unfollowed:  # A key can lose one content and get another one.
             raw = unfollowed.pop()
             halves = {half for half in (renames.get(raw), origins.get(raw)) if half is not None}
             unfollowed += halves - dropped
@@ -132,7 +132,7 @@ class SourceChanges:
             if raw not in dropped:
                 self._take(key, raw, was, now, renamed=raw in origins)
             elif key not in details or details[key].conflict is None:
-                # A conflict that an earlier commit met stays, or its change would go unnoticed.
+                # Keep a conflict of an earlier commit, or its change would go unnoticed.
                 details[key] = MergedKey(key, MergeBehavior.DROP)
 
     def build(
@@ -141,7 +141,7 @@ class SourceChanges:
         meta: CommitMeta,
         merge_parents: tuple[ObjId, ...] = (),
     ) -> BuiltCommit:
-        """The commit on top of `parent`. Conflicts go to the details, and stop nothing here."""
+        """The commit on top of `parent`. Conflicts are added to the details; none is raised."""
         check_ids(self.adds)
         self._take_back_renames(index_of(self._persist, parent))
         draft = Draft(
@@ -175,10 +175,10 @@ class SourceChanges:
             known = was or now
             legacy = known is not None and is_legacy(known)
             expected = value_of_content(wanted, legacy=legacy).id
-        # A squash takes a content that came in the place of another for two changes; a replay makes
-        # the one that the commit made, and finds the other content in its way.
-        anew = was is not None and now is not None and content_id_of(was) != content_id_of(now)
-        if was is not None and (now is None or (anew and self._squashed)):
+        # A content that replaced another under its key is two changes in a squash. A replay makes
+        # the one change of the commit, and conflicts with the other content.
+        is_new = was is not None and now is not None and content_id_of(was) != content_id_of(now)
+        if was is not None and (now is None or (is_new and self._squashed)):
             remove = Remove(raw, payload_of(was), expected or value_of(was), content_id_of(was))
             self.removes.append(remove)
         if now is None:
@@ -202,10 +202,10 @@ class SourceChanges:
         )
 
     def _take_back_renames(self, target: CommitIndex) -> None:
-        """Where both sides renamed a content and the source's name is forced, the target's goes.
+        """If both sides renamed a content and the source is forced, remove the target's name.
 
-        Otherwise one content would be there under two keys. It has to be searched for by its id,
-        which is a walk over all keys, for a case that hardly ever comes.
+        Otherwise the content would be under two keys. The search by content id walks all keys, but
+        the case is rare.
         """
         taken = {change.key for change in self.removes}
         placed = {change.key: change.content_id for change in self.adds}
@@ -230,9 +230,9 @@ class SourceChanges:
         if conflict.type is ConflictType.KEY_EXISTS and wanted is not None and existing is not None:
             types = [type_payload(self._persist, op) for op in (wanted, existing)]
             if types[0] == types[1] and value_of(wanted) == value_of(existing):
-                return Resolution.DROP  # Both sides added the very same content.
+                return Resolution.DROP  # Both sides added the same content.
             if types == [NAMESPACE_PAYLOAD, NAMESPACE_PAYLOAD]:
-                return Resolution.APPLY  # Both sides created the namespace: the source's stays.
+                return Resolution.APPLY  # Both sides created the namespace: take the source's.
         rule = self._rules.of(_content_key(conflict.key))
         found = None
         if rule.merge_behavior is MergeBehavior.NORMAL or rule.expected_target_content is not None:
@@ -246,7 +246,7 @@ class SourceChanges:
 def check_target_namespaces(
     persist: Persist, target: CommitIndex, operations: Iterable[tuple[bytes, bytes]]
 ) -> None:
-    """The namespace rules for operations that come from elsewhere."""
+    """The namespace rules for operations of a source."""
     if not persist.settings.namespace_validation:
         return
     created, deleted = {}, {}
@@ -260,9 +260,9 @@ def check_target_namespaces(
 
 
 def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
-    """The error for a merge that may not end in a result. Keys without a conflict are told too.
+    """The error for a merge with conflicts. It also lists keys without a conflict.
 
-    Their order is the one that clients see from the original.
+    Their order is the one that clients see from Nessie.
     """
     by_key = {detail.key: detail for detail in details}
     clashing = sorted(key for key, detail in by_key.items() if detail.conflict is not None)
@@ -277,7 +277,7 @@ def merge_conflict(details: Iterable[MergedKey]) -> ReferenceConflict:
 
 
 def _behavior(value: object) -> MergeBehavior:
-    """Refuse a text that only looks like a behavior: it would be taken for NORMAL."""
+    """Refuse a text in place of a behavior: it would be treated as NORMAL."""
     if not isinstance(value, MergeBehavior):
         known = ", ".join(f"MergeBehavior.{behavior.name}" for behavior in MergeBehavior)
         raise BadRequest(f"{value!r} is not a merge behavior; known: {known}")
@@ -307,16 +307,16 @@ def _check_shape(rule: MergeKey) -> None:
 
 def _renames(persist: Persist, differences: Iterable[Difference]) -> dict[bytes, bytes]:
     """Old key to new key of every content that moved."""
-    left: dict[str, bytes] = {}
-    came: dict[str, bytes] = {}
+    old_keys: dict[str, bytes] = {}
+    new_keys: dict[str, bytes] = {}
     for key, was, now in differences:
         if was is not None and now is not None and content_id_of(was) == content_id_of(now):
             continue
         if was is not None:
-            left[content_id_text(persist, was)] = key
+            old_keys[content_id_text(persist, was)] = key
         if now is not None:
-            came[content_id_text(persist, now)] = key
-    return {left[id]: came[id] for id in left.keys() & came.keys()}
+            new_keys[content_id_text(persist, now)] = key
+    return {old_keys[id]: new_keys[id] for id in old_keys.keys() & new_keys.keys()}
 
 
 def _content_key(raw: bytes) -> ContentKey:

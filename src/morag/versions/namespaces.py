@@ -1,4 +1,4 @@
-"""Namespaces must exist before their content, and be empty before they go."""
+"""The rules of namespaces: they must exist before their content, and be empty when deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_namespaces(
     created: Mapping[ContentKey, int],
     deleted: Mapping[ContentKey, int],
 ) -> None:
-    """Both mappings give the payload of the keys that a commit creates and deletes."""
+    """The mappings hold the payloads of the keys that a commit creates and deletes."""
     if not created and not deleted:
         return
     conflicts = dict.fromkeys((*_absent(persist, head, created), *_not_empty(head, deleted)))

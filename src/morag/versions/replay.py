@@ -1,4 +1,4 @@
-"""Doing commits again on top of another head, one by one."""
+"""Applies commits again on top of another head, one by one."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from morag.format.commit_headers import meta_of
+from morag.format.index_entries import exists
 from morag.index.layered import index_of
-from morag.index.ops import exists
 from morag.logic import history
 from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
-from morag.versions.metas import meta_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from morag.backend.base import ObjId
+    from morag.format.objects import Commit, Obj
+    from morag.format.records import ObjId
     from morag.index.diff import Difference
     from morag.model.keys import ContentKey
     from morag.model.merging import MergedKey
     from morag.model.meta import CommitMeta
-    from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
 
 
 class Replay:
-    """Gathers the new commits. One that turns out empty is left out."""
+    """Collects the new commits. A commit that ends up empty is left out."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Replay:
         finally:
             self._persist.unstage(self.objects)
         if merge_parent is not None and self.commits:
-            # Only now is it known which commit is the last. Its id does not cover merge parents.
+            # The last commit is known only now. Merge parents are not part of its id.
             last = msgspec.structs.replace(self.commits[-1], merge_parents=(merge_parent,))
             self.commits[-1] = self.objects[-1] = last
 
@@ -76,7 +76,7 @@ class Replay:
         return built.commit
 
     def _operations(self, source: Commit) -> Iterator[Difference]:
-        """The commit's own operations, each with what its key held before."""
+        """The commit's own operations, each with the previous entry of its key."""
         parent = history.head_commit(self._persist, source.parent)
         before = index_of(self._persist, parent)
         for key, op in index_of(self._persist, source).operations():

@@ -1,4 +1,4 @@
-"""The kernel's face: a repository, its nouns, and the verbs that change branches."""
+"""`Repository`, the API of the kernel: reads by noun, and the operations that change branches."""
 
 from __future__ import annotations
 
@@ -6,49 +6,51 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from morag.backend.base import TellsWhetherItWrites
+from morag.backend.base import ChecksWritable
 from morag.errors import BadRequest, ReferenceNotFound
+from morag.format.commit_headers import meta_of
 from morag.logic import history
-from morag.logic.references import References
-from morag.logic.reflog import RefLog
+from morag.logic.reference_reader import ReferenceReader
 from morag.logic.refutation import refutes
-from morag.logic.repository import RepositoryDescription, initialize, read_description
-from morag.logic.retry import Retries
+from morag.logic.repository import (
+    RepositoryDescription,
+    check_exists,
+    initialize,
+    read_description,
+)
+from morag.model.configs import GarbageCollectorConfig
 from morag.model.keys import check_unicode
 from morag.model.merging import MergeBehavior, MergeOptions, MergeResult
 from morag.model.meta import CommitMeta, check_client_meta
-from morag.model.names import check_hash, check_reference_name
+from morag.model.names import NO_ANCESTOR_HASH, check_hash, check_reference_name
 from morag.model.refspecs import RefSpec
 from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.persist import Persist
-from morag.persist.sizes import fitted
-from morag.versions.batches import BatchWriter
-from morag.versions.bringing import MergeWish
-from morag.versions.catalog import Catalog
-from morag.versions.commit import CommitRequest, CommitResult, expected_commit
+from morag.persist.persist import Persist, fitted_settings
+from morag.versions.commit import CommitRequest, expected_commit
+from morag.versions.commit_contents import CommitContents
+from morag.versions.commit_metas import completed, merged_meta, replayed_meta, squashed_meta
 from morag.versions.configs import Configs
-from morag.versions.known_heads import KnownHeads
-from morag.versions.lanes import Lanes
 from morag.versions.log import History
-from morag.versions.merge import MergeRequest
+from morag.versions.merge import MergeRequest, TransplantRequest
+from morag.versions.merge_requests import MergePlan
 from morag.versions.merge_rules import MergeRules
-from morag.versions.metas import completed, meta_of
-from morag.versions.named import NamedReferences
+from morag.versions.references import NamedReferences
 from morag.versions.resolve import Resolver, object_id
-from morag.versions.rewriting import merged_meta, replayed_meta, squashed_meta
-from morag.versions.transplant import TransplantRequest
+from morag.versions.writers import Writers, no_writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from morag.backend.base import Backend, ObjId
+    from morag.backend.base import Backend
     from morag.config import Settings
+    from morag.format.objects import Commit
+    from morag.format.records import ObjId
+    from morag.model.configs import RepositoryConfig
     from morag.model.merging import MergeKey
     from morag.model.operations import Operation
-    from morag.persist.objects import Commit
+    from morag.model.results import CommitResult
     from morag.versions.resolve import At, Resolved
     from morag.versions.tickets import Request, Spawn, Ticket
     from morag.versions.world import World
@@ -57,41 +59,53 @@ if TYPE_CHECKING:
 class Repository:
     """Branches, tags and commits over one backend. Safe to use from many threads.
 
-    `references`, `contents` and `history` read; `commit`, `merge` and `transplant` write. What a
-    writing call returned is stored durably.
+    `references`, `contents` and `history` read; `commit`, `merge` and `transplant` write. When a
+    write returns, it is stored durably. On a read-only backend no writers are created, and writes
+    raise `StoreReadOnly`.
     """
 
     def __init__(self, backend: Backend, settings: Settings, world: World) -> None:
         self._backend = backend
         self._world = world
-        self.settings = settings = fitted(settings, backend)
+        self._writers: Callable[[], Writers]
+        self.settings = settings = fitted_settings(settings, backend)
         self._persist = Persist(
             backend, ObjectCache(settings.cache_bytes), settings, world.clock_nanos, refutes
         )
-        retries = Retries(settings, world.monotonic, world.sleep, world.random)
-        ref_log = RefLog(self._persist, world.random_bytes)
-        references = References(self._persist, ref_log, retries)
-        initialize(self._persist, references)
+        references: ReferenceReader
+        if self._persist.read_only:
+            check_exists(self._persist)
+            references, self._writers = ReferenceReader(self._persist), no_writers
+        else:
+            writers = Writers.of(self._persist, settings, world)
+            references, self._writers = writers.references, lambda: writers
+            initialize(self._persist, writers.references)
         self._resolver = Resolver(self._persist, references)
-        heads = KnownHeads(is_shared=self._persist.is_shared)
-        writer = BatchWriter(self._persist, references, ref_log, retries, heads, world)
-        self._lanes = Lanes(writer, settings.lane_batch, world.let_others_run)
         self.default_branch = read_description(self._persist).default_branch_name
 
         self.references = NamedReferences(
-            self._persist, references, self._resolver, ref_log, heads, self.default_branch
+            self._persist, references, self._resolver, self.default_branch, self._writers
         )
-        self.contents = Catalog(self._persist, self._resolver)
+        self.contents = CommitContents(self._persist, self._resolver)
         self.history = History(self._persist, self._resolver)
-        self.configs = Configs(self._persist, references, retries, world.new_uuid)
+        self.configs = Configs(self._persist, self._writers, world.new_uuid)
 
     def describe(self) -> RepositoryDescription:
-        """When the repository was made, and with which default branch."""
+        """The creation time of the repository and its default branch."""
         return read_description(self._persist)
 
     def resolve(self, at: At) -> Resolved:
-        """The place that a text such as `main~2` means now."""
+        """The commit that a ref spec such as `main~2` names now."""
         return self._resolver.resolve(at)
+
+    def repository_config(self) -> RepositoryConfig | None:
+        """The configuration of garbage collection, if one is stored."""
+        found = self.configs.get([GarbageCollectorConfig])
+        return found[0] if found else None
+
+    def set_repository_config(self, config: RepositoryConfig) -> RepositoryConfig | None:
+        """Replace the whole configuration; returns the previous one."""
+        return self.configs.update(config)
 
     def commit(
         self,
@@ -104,13 +118,13 @@ class Repository:
     ) -> CommitResult:
         """Change keys on a branch, all or nothing.
 
-        The operations are understood as of the commit `expected`, by default the head. If others
-        have committed since, that only matters for the keys they changed.
+        The operations are based on the commit `expected`, by default the head. Later commits of
+        others conflict only if they changed the same keys.
         """
         request = self.commit_request(
             branch, operations, meta, expected=expected, committer=committer
         )
-        result: CommitResult = self._lanes.run(request)
+        result: CommitResult = self._writers().lanes.run(request)
         return result
 
     def check_on(self, branch: str, hash: str) -> None:
@@ -121,8 +135,8 @@ class Repository:
         expected_commit(self._persist, branch, head, expected)
 
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
-        """Carry out what a `..._request` method made without waiting for it; see `Lane.start`."""
-        self._lanes.start(request, spawn, finished)
+        """Carry out a request of a `..._request` method without waiting; see `Lane.start`."""
+        self._writers().lanes.start(request, spawn, finished)
 
     def commit_request(
         self,
@@ -136,15 +150,14 @@ class Repository:
     ) -> CommitRequest:
         """A commit, checked and ready for its lane.
 
-        With `keep_types`, content that takes the place of what the same commit deletes must be of
-        the same type.
+        With `keep_types`, content under a key that the same commit deletes must keep its type.
         """
         check_reference_name(branch)
         meta = CommitMeta(message=meta) if isinstance(meta, str) else meta
         check_client_meta(meta)
         check_unicode("Committer", committer)
         try:
-            operations = tuple(operations)  # It may be a generator, and is walked more than once.
+            operations = tuple(operations)  # It may be a generator, and is iterated more than once.
         except TypeError:
             raise BadRequest("Operations must be a list of Put, Delete and Unchanged") from None
         return CommitRequest(
@@ -171,7 +184,7 @@ class Repository:
         conflicts_as_result: bool = False,
         committer: str = "",
     ) -> MergeResult:
-        """Bring everything that `source` changed since it parted from the branch."""
+        """Apply everything that `source` changed since the merge base."""
         options = MergeOptions(
             meta=meta,
             keys=tuple(keys),
@@ -181,7 +194,7 @@ class Repository:
             conflicts_as_result=conflicts_as_result,
         )
         request = self.merge_request(source, into, options, expected=expected, committer=committer)
-        result: MergeResult = self._lanes.run(request)
+        result: MergeResult = self._writers().lanes.run(request)
         return result
 
     def merge_request(
@@ -194,16 +207,16 @@ class Repository:
         committer: str = "",
     ) -> MergeRequest:
         """A merge, checked and ready for its lane."""
-        _check_bringing(into, options, committer)
+        _check_merge_or_transplant(into, options, committer)
         found = self._resolver.resolve(source)
         target = self._expected(into, expected)
-        wish = self._wish(into, options, options.meta, target, committer)
+        plan = self._plan(into, options, options.meta, target, committer)
         if options.squash:
-            place = f"{found.name or 'DETACHED'} at {found.hash}"
-            message = f"Merged {place} into {into} at {self._at(wish)}"
-            made = merged_meta(options.meta, message, committer, self._now())
-            wish = msgspec.structs.replace(wish, squash_meta=made)
-        return MergeRequest(self._persist, wish, found.commit)
+            merged = f"{found.name or 'DETACHED'} at {found.hash}"
+            message = f"Merged {merged} into {into} at {self._expected_head(plan)}"
+            meta = merged_meta(options.meta, message, committer, self._now())
+            plan = msgspec.structs.replace(plan, squash_meta=meta)
+        return MergeRequest(self._persist, plan, found.commit)
 
     def transplant(
         self,
@@ -222,7 +235,7 @@ class Repository:
     ) -> MergeResult:
         """Apply consecutive commits, oldest first, to a branch.
 
-        `meta` overrides what a single or a squashed commit says; several keep their own words.
+        `meta` overrides the metadata of a single or a squashed commit; several commits keep theirs.
         """
         options = MergeOptions(
             meta=meta,
@@ -235,7 +248,7 @@ class Repository:
         request = self.transplant_request(
             hashes, into, options, source=source, expected=expected, committer=committer
         )
-        result: MergeResult = self._lanes.run(request)
+        result: MergeResult = self._writers().lanes.run(request)
         return result
 
     def transplant_request(
@@ -253,27 +266,28 @@ class Repository:
         if not hashes:
             raise BadRequest("No hashes given to transplant.")
         check_unicode("Source", source)
-        _check_bringing(into, options, committer)
+        _check_merge_or_transplant(into, options, committer)
         target = self._expected(into, expected)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
-        override = options.meta if len(hashes) == 1 else None  # Several keep their own words.
-        wish = self._wish(into, options, override, target, committer)
+        # Several commits keep their own messages.
+        override = options.meta if len(hashes) == 1 else None
+        plan = self._plan(into, options, override, target, committer)
         if options.squash:
-            place = f"{len(sources)} commits from {source} at {hashes[-1]}"
-            message = f"Transplanted {place} into {into} at {self._at(wish)}"
+            transplanted = f"{len(sources)} commits from {source} at {hashes[-1]}"
+            message = f"Transplanted {transplanted} into {into} at {self._expected_head(plan)}"
             metas = [meta_of(commit) for commit in sources]
-            made = squashed_meta(metas, options.meta, message, committer, self._now())
-            wish = msgspec.structs.replace(wish, squash_meta=made)
-        return TransplantRequest(self._persist, wish, sources)
+            meta = squashed_meta(metas, options.meta, message, committer, self._now())
+            plan = msgspec.structs.replace(plan, squash_meta=meta)
+        return TransplantRequest(self._persist, plan, sources)
 
     def check_store(self) -> None:
-        """Raise what keeps the store from answering or from writing, if anything does."""
-        self.resolve(RefSpec(self.default_branch))  # With its newest commit.
-        if isinstance(self._backend, TellsWhetherItWrites):
+        """Raise the error that keeps the store from answering or writing, if there is one."""
+        self.resolve(RefSpec(self.default_branch))  # Reads its newest commit, too.
+        if isinstance(self._backend, ChecksWritable):
             self._backend.check_writable()
 
     def close(self) -> None:
-        """Let go of the store. Everything that returned is stored already."""
+        """Close the store. Every write that returned is already stored."""
         self._backend.close()
 
     def __enter__(self) -> Repository:
@@ -287,17 +301,17 @@ class Repository:
     ) -> None:
         self.close()
 
-    def _wish(
+    def _plan(
         self,
         into: str,
         options: MergeOptions,
         override: CommitMeta | None,
         expected: ObjId | None,
         committer: str,
-    ) -> MergeWish:
-        """How a merge or transplant is to be done. A squash still lacks its metadata."""
+    ) -> MergePlan:
+        """The options of a merge or transplant. A squash still lacks its metadata."""
         now = self._now()
-        return MergeWish(
+        return MergePlan(
             branch=into,
             rules=MergeRules(options.keys, options.default),
             squash_meta=None,
@@ -308,13 +322,13 @@ class Repository:
             who=committer,
         )
 
-    def _at(self, wish: MergeWish) -> str:
-        """Where the client thinks that the branch is."""
-        known = self._resolver.resolve(wish.branch).id if wish.expected is None else wish.expected
-        return known.hex()
+    def _expected_head(self, plan: MergePlan) -> str:
+        """The hash at which the client expects the branch, by default its head."""
+        id = self._resolver.resolve(plan.branch).id if plan.expected is None else plan.expected
+        return id.hex()
 
     def _expected(self, branch: str, hash: str | None) -> ObjId | None:
-        """The expected hash as an id. One that is too short is on no branch."""
+        """The expected hash as an id. A shortened hash is refused: it is on no branch."""
         if hash is None:
             return None
         hash = check_hash(hash)
@@ -325,15 +339,15 @@ class Repository:
     def _commit_to_transplant(self, hash: str) -> Commit:
         commit = history.find_commit(self._persist, object_id(check_hash(hash)))
         if commit is None:
-            raise ReferenceNotFound.commit(NO_ANCESTOR.hex())
+            raise ReferenceNotFound.commit(NO_ANCESTOR_HASH)
         return commit
 
     def _now(self) -> str:
         return instant_text(self._world.clock_nanos())
 
 
-def _check_bringing(into: str, options: MergeOptions, committer: str) -> None:
-    """What can be said of a merge or transplant before anything is looked up."""
+def _check_merge_or_transplant(into: str, options: MergeOptions, committer: str) -> None:
+    """Check a merge or transplant before anything is read."""
     check_reference_name(into)
     if options.meta is not None:
         check_client_meta(options.meta)

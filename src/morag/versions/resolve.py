@@ -1,4 +1,4 @@
-"""From what a user writes, such as `main~2`, to a commit."""
+"""Resolves ref specs, such as `main~2`, to commits."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from morag.backend.base import ObjId, Ref
 from morag.errors import BadRequest, ReferenceNotFound, RepositoryCorrupt
+from morag.format.ids import NO_ANCESTOR
+from morag.format.objects import Commit
+from morag.format.records import ObjId, Ref
 from morag.logic import history
 from morag.model.names import HASH_RULE, ReferenceKind, check_reference_name, full_name
 from morag.model.refspecs import RefSpec, Relative, RelativeKind, parse_ref_spec
 from morag.model.times import parse_header_time
-from morag.persist.ids import NO_ANCESTOR
-from morag.persist.objects import Commit
 
 if TYPE_CHECKING:
-    from morag.logic.references import References
+    from morag.logic.reference_reader import ReferenceReader
     from morag.persist.persist import Persist
 
 
 class Resolved(Struct, frozen=True):
-    """A place in history. `ref` is None when it was named by its hash alone."""
+    """A resolved commit. `ref` is None if it was named by its hash alone."""
 
     ref: Ref | None
     kind: ReferenceKind | None
@@ -38,11 +38,11 @@ class Resolved(Struct, frozen=True):
 
 
 At: TypeAlias = str | RefSpec | Resolved
-"""How callers may name a place: as a text, taken apart, or found already."""
+"""How callers may name a commit: as a text, as a parsed ref spec, or already resolved."""
 
 
 class Resolver:
-    def __init__(self, persist: Persist, references: References) -> None:
+    def __init__(self, persist: Persist, references: ReferenceReader) -> None:
         self._persist = persist
         self._references = references
 
@@ -56,7 +56,7 @@ class Resolver:
         return ("BRANCH" if ref.name == branch else "TAG"), ref
 
     def resolve(self, spec: At) -> Resolved:
-        """A hash beside a name is not checked to be on it; whoever writes checks that."""
+        """Does not check that a hash is on the named reference; writers check that."""
         if isinstance(spec, Resolved):
             return spec
         spec = _ref_spec(spec)
@@ -67,12 +67,12 @@ class Resolver:
             commit = history.head_commit(self._persist, ref.pointer)
         else:
             raise BadRequest(f"'{spec}' must name a reference or contain a starting commit ID.")
-        for relative in spec.relatives:
-            commit = self._follow(commit, relative)
+        for step in spec.relatives:
+            commit = self._follow(commit, step)
         return Resolved(ref, kind, spec.name, commit)
 
     def locate(self, spec: RefSpec | str) -> ObjId:
-        """The id of a commit, also of one that turns out to be unreadable."""
+        """The id of a commit, even if the commit is unreadable."""
         spec = _ref_spec(spec)
         try:
             return self.resolve(spec).id
@@ -84,24 +84,24 @@ class Resolver:
             assert spec.name is not None, "a spec without a hash has a name"
             return self.named(spec.name)[1].pointer
 
-    def _follow(self, commit: Commit | None, relative: Relative) -> Commit | None:
-        """Past the root there is the empty state, and from there on nothing else."""
+    def _follow(self, commit: Commit | None, step: Relative) -> Commit | None:
+        """Steps past the first commit give the empty state."""
         if commit is None:
             return None
-        if relative.kind is RelativeKind.TIMESTAMP:
+        if step.kind is RelativeKind.TIMESTAMP:
             return history.first_matching(
-                self._persist, commit, lambda c: _created_nanos(c) <= relative.value
+                self._persist, commit, lambda c: _created_nanos(c) <= step.value
             )
-        if relative.kind is RelativeKind.PREDECESSOR:
-            id = history.predecessor(self._persist, commit, relative.value)
+        if step.kind is RelativeKind.PREDECESSOR:
+            id = history.predecessor(self._persist, commit, step.value)
         else:
             parents = (commit.parent, *commit.merge_parents)
-            id = parents[relative.value - 1] if relative.value <= len(parents) else NO_ANCESTOR
+            id = parents[step.value - 1] if step.value <= len(parents) else NO_ANCESTOR
         return history.head_commit(self._persist, id)
 
 
 def object_id(hash: str) -> ObjId:
-    """A hash as the id that it is. Shortened hashes are legal, but there is no such commit."""
+    """A hash as an id. Shortened hashes are valid, but name no commit."""
     if len(hash) != 64:
         raise ReferenceNotFound.commit(hash)
     try:
@@ -114,7 +114,9 @@ def _ref_spec(spec: RefSpec | str) -> RefSpec:
     if isinstance(spec, str):
         return parse_ref_spec(spec)
     if not isinstance(spec, RefSpec):
-        raise BadRequest(f"A place must be a text such as 'main' or 'main~2', not {spec!r}")
+        raise BadRequest(
+            f"A commit must be named by a text such as 'main' or 'main~2', not {spec!r}"
+        )
     return spec
 
 

@@ -1,4 +1,4 @@
-"""Many commits as one: the difference between two states, on top of a third."""
+"""Squashes commits: applies the difference between two states on top of a third."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from morag.model.merging import MergeBehavior, MergedKey
 from morag.versions.merge_rules import MergeRules, SourceChanges, check_target_namespaces
 
 if TYPE_CHECKING:
-    from morag.backend.base import ObjId
+    from morag.format.objects import Commit, Obj
+    from morag.format.records import ObjId
     from morag.model.keys import ContentKey
     from morag.model.meta import CommitMeta
-    from morag.persist.objects import Commit, Obj
     from morag.persist.persist import Persist
 
 
 class Squash:
-    """Gathers the new commit, or none if nothing is left to do."""
+    """Builds the new commit, or none if nothing changes."""
 
     def __init__(
         self, persist: Persist, rules: MergeRules, details: dict[ContentKey, MergedKey]
@@ -47,10 +47,10 @@ class Squash:
             persist, diff(old, new, CONTENTS), self._rules, self._details, drop_always=True
         )
         built = changes.build(head, meta, merge_parents)
-        done = index_of(persist, built.commit).operations()
-        persist.stage(changes.values)  # Of a legacy entry only the value tells the type.
+        operations = index_of(persist, built.commit).operations()
+        persist.stage(changes.values)  # For a legacy entry, only the value has the type.
         try:
-            check_target_namespaces(persist, index_of(persist, head), done)
+            check_target_namespaces(persist, index_of(persist, head), operations)
         finally:
             persist.unstage(changes.values)
         self._rules.check_used(changes.touched | dropped, changes.added)

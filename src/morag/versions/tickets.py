@@ -1,4 +1,4 @@
-"""A change of a branch on its way through a lane: what it wants, who waits, what became of it."""
+"""Tickets: changes of a branch that wait in its lane, and their results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
 
-from morag.persist.objects import Commit, Obj
+from morag.format.objects import Commit, Obj
 
 if TYPE_CHECKING:
-    from morag.backend.base import ObjId
+    from morag.format.records import ObjId
     from morag.logic.reflog import RefOperation
 
 _log = logging.getLogger(__name__)
@@ -22,16 +22,16 @@ _MOST_BRIEF_OPERATIONS: Final = 128
 
 
 class Spawn(Protocol):
-    """Have some work done, while the caller goes on.
+    """Runs work in another thread, while the caller continues.
 
-    What is brief takes milliseconds at most, apart from waiting for the store.
+    Brief work takes milliseconds at most, apart from waiting for the store.
     """
 
     def __call__(self, work: Callable[[], None], *, brief: bool = False) -> object: ...
 
 
-class Attempt(Struct, frozen=True):
-    """What a request would do to the head it was given: nothing, if there are no commits."""
+class Proposal(Struct, frozen=True):
+    """The result of a request tried on one head. Without commits, nothing changes."""
 
     commits: tuple[Commit, ...]
     objects: Sequence[Obj]
@@ -52,21 +52,21 @@ class Request(Protocol):
 
     @property
     def shares_batch(self) -> bool:
-        """Whether it may move the reference together with its neighbours, as one move."""
+        """Whether it may share one move of the reference with other requests."""
         ...
 
     @property
     def operations(self) -> int:
-        """How much work it is, about: a batch must fit into memory."""
+        """The approximate amount of work: a batch must fit into memory."""
         ...
 
-    def attempt(self, head: Commit | None) -> Attempt: ...
+    def propose(self, head: Commit | None) -> Proposal: ...
 
     def forget(self, taken: frozenset[ObjId]) -> None: ...
 
 
 class Ticket:
-    """A request in a lane, and in the end what became of it."""
+    """A request in a lane, and later its result."""
 
     lets_others_run: ClassVar = False
     __slots__ = ("_result", "done", "drives", "failure", "most_operations", "request")
@@ -75,7 +75,7 @@ class Ticket:
         self.request = request
         self.done = False
         self.drives = False
-        self.most_operations = _MOST_OPERATIONS  # In a batch that it drives.
+        self.most_operations = _MOST_OPERATIONS  # The limit of a batch that this ticket drives.
         self.failure: BaseException | None = None
         self._result: Any = None
 
@@ -88,7 +88,7 @@ class Ticket:
         self.done = True
 
     def wake(self) -> None:
-        """It is done, or it is this ticket's turn to drive."""
+        """Called when the ticket is done, or when it must drive."""
         raise NotImplementedError
 
     def result(self) -> Any:
@@ -98,10 +98,11 @@ class Ticket:
 
 
 class Waiter(Ticket):
-    """A request whose client waits for it.
+    """A request whose thread waits for it.
 
-    Where there is a crowd, its driver lets those on their way join. Else a small commit would often
-    go alone, and a large one, which takes longer to come back, miss every second batch.
+    On a crowded lane its driver first lets other threads run, so that they can join the batch.
+    Otherwise a small commit would often be written alone, and a large one, which takes longer to
+    come back, would miss every second batch.
     """
 
     __slots__ = ("_turn",)
@@ -121,7 +122,7 @@ class Waiter(Ticket):
 
 
 class Caller(Ticket):
-    """A request whose client does not hold a thread: it is called back when all is done."""
+    """A request without a waiting thread: it calls back when it is done."""
 
     __slots__ = ("_brief", "_drive", "_finished", "_spawn")
 
@@ -144,7 +145,7 @@ class Caller(Ticket):
         if self.done:
             try:
                 self._finished(self)
-            except Exception:  # noqa: BLE001 - the others of the batch must be woken all the same.
-                _log.exception("Nobody could be told what became of a change")
+            except Exception:  # noqa: BLE001 - The rest of the batch must be woken, too.
+                _log.exception("The result of a change could not be delivered")
         else:
             self._spawn(lambda: self._drive(self), brief=self._brief)

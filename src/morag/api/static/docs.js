@@ -1,4 +1,4 @@
-// Shows /openapi.json, and sends requests. Texts go in as text, never as HTML.
+// Shows /openapi.json, and sends requests. Texts are inserted as text, never as HTML.
 "use strict";
 
 function make(tag, attributes = {}, ...children) {
@@ -11,13 +11,13 @@ const note = (text) => make("span", { className: "note" }, text);
 
 const nameIn = (reference) => reference.split("/").pop();
 
-// Texts use backticks for code and nothing else.
+// The only markup in descriptions is backticks for code.
 function prose(text = "") {
   const parts = text.split("`");
   return make("span", {}, ...parts.map((part, at) => (at % 2 ? make("code", {}, part) : part)));
 }
 
-// The type that a schema stands for, in a line, with links to the schemas that have names.
+// The type of a schema in one line, with links to the named schemas.
 function typeOf(schema) {
   if (schema.$ref) {
     const name = nameIn(schema.$ref);
@@ -32,7 +32,7 @@ function typeOf(schema) {
   return make("span", {}, ...parts);
 }
 
-// A value to start from: all fields at the top, and below only those that must be there.
+// An example value: all fields of the top level, and only required fields below.
 function sample(schema, schemas, top = true) {
   if (schema.$ref) return sample(schemas[nameIn(schema.$ref)], schemas, top);
   if (schema.anyOf) return sample(schema.anyOf[0], schemas, top);
@@ -40,13 +40,13 @@ function sample(schema, schemas, top = true) {
   if (schema.type === "array") return [sample(schema.items, schemas, false)];
   if (schema.properties) {
     const fields = Object.entries(schema.properties);
-    const wanted = fields.filter(([name]) => top || schema.required.includes(name));
-    return Object.fromEntries(wanted.map(([name, one]) => [name, sample(one, schemas, false)]));
+    const shown = fields.filter(([name]) => top || schema.required.includes(name));
+    return Object.fromEntries(shown.map(([name, one]) => [name, sample(one, schemas, false)]));
   }
   return { string: "", integer: 0, boolean: false, object: {} }[schema.type] ?? null;
 }
 
-// A name may be taken twice, in the path and in the query.
+// The path and the query may have parameters with the same name.
 const inputName = (parameter) => `${parameter.in} ${parameter.name}`;
 
 function inputFor(parameter) {
@@ -63,17 +63,17 @@ function inputFor(parameter) {
 }
 
 function labelled(name, notes, ...rest) {
-  const told = note(` (${notes.filter(Boolean).join(", ")}) `);
-  return make("label", { className: "field" }, make("code", {}, name), told, ...rest);
+  const shownNotes = note(` (${notes.filter(Boolean).join(", ")}) `);
+  return make("label", { className: "field" }, make("code", {}, name), shownNotes, ...rest);
 }
 
 function field(parameter) {
-  const list = parameter.schema.type === "array" && "one a line";
+  const list = parameter.schema.type === "array" && "one per line";
   const notes = [parameter.in, parameter.required && "required", list];
   return labelled(parameter.name, notes, prose(parameter.description), inputFor(parameter));
 }
 
-// What the form asks for, as arguments of fetch.
+// The request in the form, as arguments of fetch.
 function requestOf(method, path, operation, form) {
   const headers = {};
   const query = new URLSearchParams();
@@ -131,13 +131,13 @@ function tryIt(method, path, operation, components) {
   return [form, output];
 }
 
-function answers(operation, components) {
+function responses(operation, components) {
   const list = make("dl");
   for (const [status, declared] of Object.entries(operation.responses)) {
-    const answer = declared.$ref ? components.responses[nameIn(declared.$ref)] : declared;
-    const schema = answer.content?.["application/json"].schema;
+    const response = declared.$ref ? components.responses[nameIn(declared.$ref)] : declared;
+    const schema = response.content?.["application/json"].schema;
     const type = schema ? [" ", typeOf(schema)] : [];
-    list.append(make("dt", {}, status), make("dd", {}, prose(answer.description), ...type));
+    list.append(make("dt", {}, status), make("dd", {}, prose(response.description), ...type));
   }
   return list;
 }
@@ -148,8 +148,8 @@ function operationBox(method, path, operation, components) {
   const summary = make("summary", {}, shownMethod, shownPath, " ", note(operation.summary));
   const box = make("details", { id: operation.operationId }, summary);
   const fill = () =>
-    box.append(...tryIt(method, path, operation, components), answers(operation, components));
-  box.addEventListener("toggle", fill, { once: true }); // Most of them are never looked at.
+    box.append(...tryIt(method, path, operation, components), responses(operation, components));
+  box.addEventListener("toggle", fill, { once: true }); // Most are never opened.
   return box;
 }
 
@@ -165,7 +165,7 @@ function schemaBox(name, schema) {
   return make("details", { id: `schema-${name}` }, summary, text, shown);
 }
 
-// A link to something that is folded unfolds it.
+// Following a link to a folded section unfolds it.
 function unfold() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target?.tagName === "DETAILS") target.open = true;

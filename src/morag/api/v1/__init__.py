@@ -1,4 +1,4 @@
-"""REST API version 1: what older clients speak. The same services, other spellings."""
+"""REST API version 1, for older clients: the same actions with other parameters and bodies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Final
 
 # A module declares its endpoints when it is imported.
 from morag.api.v1 import changes, contents, listings, namespaces, references  # noqa: F401
-from morag.api.v1.declared import endpoint
+from morag.api.v1.parameters import endpoint
 
 ENDPOINTS: Final = tuple(endpoint.list)

@@ -1,22 +1,24 @@
-"""Contents of keys."""
+"""Endpoints for the contents of keys."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import bodies
-from morag.api.call import ok, ok_list
+from morag.api import actions, body_readers
+from morag.api.call import ok
 from morag.api.checks import Checks
-from morag.api.paths import key_in_path
-from morag.api.v1.declared import HASH_ON_REF, REF, endpoint
-from morag.api.v2 import answers
-from morag.api.v2.answers import KeyedContent
+from morag.api.url_parsing import key_in_path
+from morag.api.v1 import structs
+from morag.api.v1.parameters import HASH_ON_REF, REF, endpoint
 from morag.model.content import Content
-from morag.service.places import Asked
+from morag.rest import requests
+from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
     from morag.api.call import Call
-    from morag.api.later import Answer, Pieces
+    from morag.api.later import Answer
+    from morag.model.references import Reference
+    from morag.rest.responses import KeyedContent
 
 
 @endpoint(
@@ -30,13 +32,8 @@ if TYPE_CHECKING:
 def get_content(call: Call) -> Answer:
     key = key_in_path(call.parameters["key"])
     with Checks("getContent") as check:
-        asked = _checked_place(call, check)
-
-    def work() -> Answer:
-        _, found = call.service.contents.find(asked, key)
-        return call.showing(found, ok)
-
-    return call.near(work, asked)
+        ref = _checked_ref(call, check)
+    return actions.get_content(call, ref, key, lambda content, _: ok(content))
 
 
 @endpoint(
@@ -44,29 +41,25 @@ def get_content(call: Call) -> Answer:
     "/contents",
     "Get the contents of several keys",
     query=(REF, HASH_ON_REF),
-    takes=bodies.KeysBody,
-    gives=answers.Contents,
+    takes=requests.KeysBody,
+    gives=structs.ContentsV1,
     errors=(404,),
 )
 def get_multiple_contents(call: Call) -> Answer:
-    body = call.body(bodies.KEYS)
+    body = call.body(body_readers.KEYS)
     with Checks("getMultipleContents") as check:
-        asked = _checked_place(call, check)
-        check.is_there("request", body)
-        if body is not None:
-            check.not_empty("request.requestedKeys", body.requested_keys)
+        ref = _checked_ref(call, check)
+        check.requested_keys(body)
     assert body is not None, "checked"
-    keys = body.keys()
-
-    def work() -> Pieces:
-        _, found = call.service.contents.get_all(asked, keys)
-        return ok_list("contents", found, lambda: answers.Contents(()), KeyedContent.of)
-
-    return call.in_pieces(work)
+    return actions.get_contents(call, ref, body.keys(), _several, tagged=False)
 
 
-def _checked_place(call: Call, check: Checks) -> Asked:
+def _several(found: tuple[KeyedContent, ...], _: Reference) -> structs.ContentsV1:
+    return structs.ContentsV1(found)
+
+
+def _checked_ref(call: Call, check: Checks) -> RequestedRef:
     name, hash = call.query.text("ref"), call.query.text("hashOnRef")
     check.name("ref", name)
     check.hash_or_relative("hashOnRef", hash)
-    return Asked(name, hash or "")
+    return RequestedRef.of(name, hash)

@@ -1,117 +1,103 @@
-"""Entries, histories and differences."""
+"""Endpoints for entries, histories and differences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from morag.api.call import ok_list, ok_log, ok_page
+from morag.api import actions
+from morag.api.actions import LogRequest, LogViews
 from morag.api.checks import Checks
-from morag.api.endpoints import FETCH, FILTER, Parameter
-from morag.api.paths import NoSuchPath
-from morag.api.v1 import answers
-from morag.api.v1.answers import EntryV1, LogEntryV1, PutV1
-from morag.api.v1.declared import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint
-from morag.service.listings import Wanted, cut
-from morag.service.paging import Paging
-from morag.service.places import DETACHED, Asked
+from morag.api.endpoints import FETCH_OPERATIONS, FILTER, Parameter
+from morag.api.url_parsing import NoSuchPath
+from morag.api.v1 import structs
+from morag.api.v1.parameters import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint, paging
+from morag.api.v1.structs import EntryV1, LogEntryV1, PutV1
+from morag.service.listings import KeySelection, cut
+from morag.service.ref_resolution import DETACHED, RequestedRef
 
 if TYPE_CHECKING:
-    from morag.api.call import Call
-    from morag.api.later import Answer, Pieces
-    from morag.model.listed import Entry
+    from morag.api.call import Call, PageOf
+    from morag.api.later import Answer
+    from morag.model.results import Entry
+
+_LOG_VIEWS: Final = LogViews(structs.LogV1, LogEntryV1.of, PutV1.of)
 
 
 @endpoint(
     "GET",
     "/trees/tree/{name}/entries",
-    "List what is on a commit",
+    "List the entries of a commit",
     query=(
         HASH_ON_REF,
-        Parameter("namespaceDepth", "Cut keys down to so many elements.", "integer"),
+        Parameter("namespaceDepth", "The number of elements that keys are cut down to.", "integer"),
         FILTER,
         MAX_RECORDS,
         PAGE_TOKEN,
     ),
-    gives=answers.EntriesV1,
+    gives=structs.EntriesV1,
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
     query, name = call.query, call.parameters["name"]
     depth, hash = query.number("namespaceDepth") or 0, query.text("hashOnRef")
-    paging = Paging(query.limit("maxRecords"), query.text("pageToken"))
-    wanted = Wanted(filter=query.text("filter"), paging=paging)
+    selection = KeySelection(filter=query.text("filter"), paging=paging(call))
     with Checks("getEntries") as check:
         check.name("refName", name)
         check.hash_or_relative("params.hashOnRef", hash)
-    asked = Asked(name, hash or "")
 
     def shown(entry: Entry) -> EntryV1:
         return EntryV1.of(cut(entry, depth) if depth > 0 else entry)
 
-    def work() -> Pieces:
-        _, found = call.service.listings.entries(asked, wanted, depth=depth)
-        return ok_page("entries", found, answers.EntriesV1, shown)
-
-    return call.in_pieces(work)
+    ref = RequestedRef.of(name, hash)
+    return actions.get_entries(
+        call, ref, selection, lambda _: structs.EntriesV1, shown, depth=depth
+    )
 
 
 @endpoint(
     "GET",
     "/trees/tree/{name}/log",
-    "List the commits that led to a commit, newest first",
+    "List the history of a commit, newest first",
     query=(
         Parameter("startHash", "The oldest commit to list."),
         Parameter("endHash", "The newest commit to list; the head if absent."),
         FILTER,
-        FETCH,
+        FETCH_OPERATIONS,
         MAX_RECORDS,
         PAGE_TOKEN,
     ),
-    gives=answers.LogV1,
+    gives=structs.LogV1,
     errors=(404,),
 )
 def get_log(call: Call) -> Answer:
     query, name = call.query, call.parameters["name"]
-    filter, all = query.text("filter"), query.fetches_all()
+    filter, fetch_all, page = query.text("filter"), query.fetches_all(), paging(call)
     oldest, newest = query.text("startHash"), query.text("endHash")
-    paging = Paging(query.limit("maxRecords"), query.text("pageToken"))
     with Checks("getCommitLog") as check:
         check.name("ref", name)
         check.hash("params.startHash", oldest)
         check.hash_or_relative("params.endHash", newest)
-    asked = Asked(name, newest or "")
-    until = None if oldest is None else Asked(name, oldest)
-
-    def work() -> Pieces:
-        listings = call.service.listings
-        found = listings.log(asked, paging, until=until, filter=filter, with_operations=all)
-        if all:
-            return ok_log(found, answers.LogV1, LogEntryV1.of, PutV1.of, listings.operations)
-        return ok_page("logEntries", found, answers.LogV1, LogEntryV1.of)
-
-    return call.in_pieces(work)
+    until = None if oldest is None else RequestedRef.of(name, oldest)
+    request = LogRequest(RequestedRef.of(name, newest), until, page, filter, fetch_all)
+    return actions.get_log(call, request, _LOG_VIEWS)
 
 
 @endpoint(
     "GET",
     "/diffs/{references}",
-    "List what differs between two commits: /diffs/one...other, each perhaps with *hash",
-    gives=answers.DiffsV1,
+    "List the differences between two commits: /diffs/one...other, each with an optional *hash",
+    gives=structs.DiffsV1,
     errors=(404,),
 )
 def get_diff(call: Call) -> Answer:
     one, dots, other = call.parameters["references"].partition("...")
     if not (one and dots and other):
         raise NoSuchPath(call.request.path)
-    before, after = _diffed(one), _diffed(other)
-
-    def work() -> Pieces:
-        *_, found = call.service.listings.diff(before, after, Wanted())
-        return ok_list("diffs", found, lambda: answers.DiffsV1(()))
-
-    return call.in_pieces(work)
+    before, after = _diff_side(one), _diff_side(other)
+    page: PageOf = lambda none, _, __: structs.DiffsV1(none)  # noqa: E731
+    return actions.get_diff(call, before, after, KeySelection(), lambda *_: page)
 
 
-def _diffed(text: str) -> Asked:
+def _diff_side(text: str) -> RequestedRef:
     name, _, hash = text.partition("*")
-    return Asked(name or DETACHED, hash)
+    return RequestedRef.unchecked(name or DETACHED, hash)

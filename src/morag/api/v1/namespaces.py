@@ -1,20 +1,19 @@
-"""Namespaces."""
+"""Endpoints for namespaces."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import bodies
 from morag.api.call import NO_CONTENT, ok, ok_list
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
-from morag.api.paths import NoSuchPath, key_in_path
-from morag.api.v1 import answers
-from morag.api.v1.declared import HASH_ON_REF, endpoint
+from morag.api.url_parsing import NoSuchPath, key_in_path
+from morag.api.v1 import structs
+from morag.api.v1.parameters import HASH_ON_REF, endpoint
 from morag.errors import BadRequest
 from morag.model.content import Namespace, check_content, type_name
 from morag.model.names import HASH_RULE, check_hash
-from morag.service.places import Asked
+from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     errors=(404, 409),
 )
 def create_namespace(call: Call) -> Answer:
-    body = call.body(bodies.CONTENT)
+    body = call.body(structs.CONTENT)
     with Checks("createNamespace") as check:
         check.is_there("namespace", body)
     assert body is not None, "checked"
@@ -59,8 +58,8 @@ def create_namespace(call: Call) -> Answer:
 )
 def get_namespace(call: Call) -> Answer:
     name, key = _namespace(call)
-    asked = Asked(name, _plain_hash(call))
-    return call.in_thread(lambda: ok(call.service.namespaces.get(asked, key)))
+    ref = RequestedRef.unchecked(name, _plain_hash(call))
+    return call.in_thread(lambda: ok(call.service.namespaces.get(ref, key)))
 
 
 @endpoint(
@@ -83,11 +82,11 @@ def delete_namespace(call: Call) -> Answer:
     "POST",
     "/namespaces/namespace/{name}/{key}",
     "Change the properties of a namespace",
-    takes=bodies.NamespaceUpdateBody,
+    takes=structs.NamespaceUpdateBody,
     errors=(404,),
 )
 def update_namespace(call: Call) -> Answer:
-    body = call.body(bodies.NAMESPACE_UPDATE)
+    body = call.body(structs.NAMESPACE_UPDATE)
     with Checks("updateProperties") as check:
         check.is_there("namespaceUpdate", body)
     assert body is not None, "checked"
@@ -105,25 +104,25 @@ def update_namespace(call: Call) -> Answer:
     "GET",
     "/namespaces/{name}",
     "List namespaces",
-    query=(Parameter("name", "Only this one and those below it."), HASH_ON_REF),
-    gives=answers.NamespacesV1,
+    query=(Parameter("name", "Only this namespace and those below it."), HASH_ON_REF),
+    gives=structs.NamespacesV1,
     errors=(404,),
 )
 def list_namespaces(call: Call) -> Answer:
     name, prefix = call.parameters["name"], call.query.key("name")
     if prefix is not None:
         _check_namespace(prefix)
-    asked = Asked(name, _plain_hash(call))
+    ref = RequestedRef.unchecked(name, _plain_hash(call))
     namespaces = call.service.namespaces
     return call.in_pieces(
         lambda: ok_list(
-            "namespaces", namespaces.list(asked, prefix), lambda: answers.NamespacesV1([])
+            "namespaces", namespaces.list(ref, prefix), lambda: structs.NamespacesV1([])
         )
     )
 
 
 def _plain_hash(call: Call) -> str:
-    """Here relative parts are not understood, and the message has a form of its own."""
+    """The hash in the query. Steps are not allowed; the message has a form of its own in Nessie."""
     hash = call.query.text("hashOnRef")
     if hash is not None:
         try:

@@ -1,25 +1,27 @@
-"""The server, and what is configured for the repository."""
+"""Endpoints for the configuration of the server and of the repository."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from morag.api import bodies
+from morag.api import body_readers
 from morag.api.call import ok
 from morag.api.checks import Checks
 from morag.api.endpoints import Parameter
-from morag.api.v2.declared import endpoint
+from morag.api.v2.parameters import endpoint
 from morag.errors import UnsupportedMediaType
 from morag.model.configs import ConfigUpdate, ConfigUpdated, RepositoryConfigs
+from morag.rest.responses import ServerConfig
 from morag.service.configs import config_of
-from morag.service.service import ServerConfig
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.later import Answer
 
 
-@endpoint("GET", "/config", "What this server is", gives=ServerConfig, any_media=True)
+@endpoint(
+    "GET", "/config", "Get the configuration of the server", gives=ServerConfig, any_media=True
+)
 def get_config(call: Call) -> Answer:
     return ok(call.service.config)
 
@@ -28,7 +30,7 @@ def get_config(call: Call) -> Answer:
     "GET",
     "/config/repository",
     "Read configurations of the repository",
-    query=(Parameter("type", "Which ones, such as GARBAGE_COLLECTOR.", repeated=True),),
+    query=(Parameter("type", "The types to read, such as GARBAGE_COLLECTOR.", repeated=True),),
     gives=RepositoryConfigs,
     any_media=True,
 )
@@ -46,9 +48,9 @@ def get_repository_config(call: Call) -> Answer:
     errors=(415,),
 )
 def update_repository_config(call: Call) -> Answer:
-    if call.request.header(b"content-type") is None:  # Elsewhere it may be left out.
+    if call.request.header(b"content-type") is None:  # Other endpoints accept a body without it.
         raise UnsupportedMediaType("HTTP 415 Unsupported Media Type")
-    body = call.body(bodies.CONFIG)
+    body = call.body(body_readers.CONFIG)
     with Checks("updateRepositoryConfig") as check:
         check.is_there("repositoryConfigUpdate", body)
     assert body is not None, "checked"

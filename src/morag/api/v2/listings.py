@@ -1,15 +1,14 @@
-"""Entries, histories and differences."""
+"""Endpoints for entries, histories and differences."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from morag.api.call import ok_log, ok_page
+from morag.api import actions
+from morag.api.actions import LogRequest, LogViews
 from morag.api.checks import Checks
-from morag.api.endpoints import FETCH, FILTER, Parameter
-from morag.api.v2 import answers
-from morag.api.v2.answers import LogEntryView, PutView, ReferenceView
-from morag.api.v2.declared import (
+from morag.api.endpoints import FETCH_OPERATIONS, FILTER, Parameter
+from morag.api.v2.parameters import (
     KEY,
     MAX_KEY,
     MAX_RECORDS,
@@ -17,22 +16,26 @@ from morag.api.v2.declared import (
     PAGE_TOKEN,
     PREFIX_KEY,
     endpoint,
+    paging,
 )
-from morag.service.listings import Wanted
-from morag.service.paging import Paging
-from morag.service.places import Asked
+from morag.rest import responses
+from morag.rest.responses import LogEntryView, PutView, ReferenceView
+from morag.service.listings import KeySelection
+from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
-    from morag.api.call import Call
-    from morag.api.later import Answer, Pieces
+    from morag.api.call import Call, PageOf
+    from morag.api.later import Answer
+    from morag.model.references import Reference
 
 _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
+_LOG_VIEWS: Final = LogViews(responses.Log, LogEntryView.of, PutView.of)
 
 
 @endpoint(
     "GET",
     "/trees/{ref}/entries",
-    "List what is on a commit",
+    "List the entries of a commit",
     query=(
         MAX_RECORDS,
         PAGE_TOKEN,
@@ -40,100 +43,79 @@ _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
         FILTER,
         Parameter("content", "Whether to add the content.", "boolean"),
     ),
-    gives=answers.Entries,
+    gives=responses.Entries,
     errors=(404,),
 )
 def get_entries(call: Call) -> Answer:
-    wanted, with_content = _wanted(call), call.query.flag("content")
+    selection, with_content = _selection(call), call.query.flag("content")
     with Checks("getEntries") as check:
-        check.ref_spec("refName", call.parameters["ref"])
-    asked = call.place()
+        ref = check.ref_spec("refName", call.parameters["ref"])
 
-    def work() -> Pieces:
-        listings = call.service.listings
-        reference, found = listings.entries(asked, wanted, with_content=with_content)
-        place = ReferenceView.of(reference)
+    def page(reference: Reference) -> PageOf:
+        view = ReferenceView.of(reference)
+        return lambda none, token, has_more: responses.Entries(none, token, view, has_more)
 
-        def page(none: tuple[()], token: str | None, has_more: bool) -> answers.Entries:
-            return answers.Entries(none, token, place, has_more)
-
-        return ok_page("entries", found, page)
-
-    return call.in_pieces(work)
+    return actions.get_entries(call, call.ref(ref), selection, page, with_content=with_content)
 
 
 @endpoint(
     "GET",
     "/trees/{ref}/history",
-    "List the commits that led to a commit, newest first",
+    "List the history of a commit, newest first",
     query=(
         MAX_RECORDS,
         PAGE_TOKEN,
-        Parameter("limit-hash", "The last commit to list."),
+        Parameter("limit-hash", "The oldest commit to list."),
         FILTER,
-        FETCH,
+        FETCH_OPERATIONS,
     ),
-    gives=answers.Log,
+    gives=responses.Log,
     errors=(404,),
 )
 def get_history(call: Call) -> Answer:
     query = call.query
-    filter, all, limit_hash = query.text("filter"), query.fetches_all(), query.text("limit-hash")
-    paging = Paging(query.limit("max-records"), query.text("page-token"))
+    filter, fetch_all, page = query.text("filter"), query.fetches_all(), paging(call)
+    limit_hash = query.text("limit-hash")
     with Checks("getCommitLog") as check:
-        check.ref_spec("ref", call.parameters["ref"])
+        ref = check.ref_spec("ref", call.parameters["ref"])
         check.hash_or_relative("params.startHash", limit_hash)
-    asked = call.place()
-    until = None if limit_hash is None else Asked(asked.name, limit_hash)
-
-    def work() -> Pieces:
-        listings = call.service.listings
-        found = listings.log(asked, paging, until=until, filter=filter, with_operations=all)
-        if all:
-            return ok_log(found, answers.Log, LogEntryView.of, PutView.of, listings.operations)
-        return ok_page("logEntries", found, answers.Log, LogEntryView.of)
-
-    return call.in_pieces(work)
+    newest = call.ref(ref)
+    oldest = None if limit_hash is None else RequestedRef.of(newest.name, limit_hash)
+    return actions.get_log(call, LogRequest(newest, oldest, page, filter, fetch_all), _LOG_VIEWS)
 
 
 @endpoint(
     "GET",
     "/trees/{from}/diff/{to}",
-    "List what differs between two commits",
+    "List the differences between two commits",
     query=(MAX_RECORDS, PAGE_TOKEN, *_KEYS, FILTER),
-    gives=answers.Diffs,
+    gives=responses.Diffs,
     errors=(404,),
 )
 def get_diff(call: Call) -> Answer:
-    wanted = _wanted(call)
+    selection = _selection(call)
     with Checks("getDiff") as check:
-        check.ref_spec("params.fromRef", call.parameters["from"])
-        check.ref_spec("params.toRef", call.parameters["to"])
-    before, after = call.place("from"), call.place("to")
+        before = check.ref_spec("params.fromRef", call.parameters["from"])
+        after = check.ref_spec("params.toRef", call.parameters["to"])
 
-    def work() -> Pieces:
-        one, other, found = call.service.listings.diff(before, after, wanted)
-        places = ReferenceView.of(one), ReferenceView.of(other)
+    def page(one: Reference, other: Reference) -> PageOf:
+        views = ReferenceView.of(one), ReferenceView.of(other)
+        return lambda none, token, has_more: responses.Diffs(none, token, *views, has_more)
 
-        def page(none: tuple[()], token: str | None, has_more: bool) -> answers.Diffs:
-            return answers.Diffs(none, token, *places, has_more)
-
-        return ok_page("diffs", found, page)
-
-    return call.in_pieces(work)
+    return actions.get_diff(call, call.ref(before), call.ref(after), selection, page)
 
 
-def _wanted(call: Call) -> Wanted:
+def _selection(call: Call) -> KeySelection:
     query = call.query
     prefix, *bounds = (
         query.text(name) is not None for name in ("prefix-key", "min-key", "max-key")
     )
-    return Wanted(
+    return KeySelection(
         min_key=query.key("min-key"),
         max_key=query.key("max-key"),
         prefix=query.key("prefix-key"),
         keys=query.keys("key"),
         filter=query.text("filter"),
-        paging=Paging(query.limit("max-records"), query.text("page-token")),
+        paging=paging(call),
         combines=prefix and any(bounds),
     )

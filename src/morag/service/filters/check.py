@@ -1,4 +1,4 @@
-"""What an expression means before it runs: the type of each part, and what it needs of an item."""
+"""Type-checks an expression before it runs, and finds the fields of items that it needs."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 _CONSTANTS: Final = {1: NULL, 2: BOOL, 3: INT, 4: UINT, 5: DOUBLE, 6: STRING, 7: BYTES}
 _EQUALITY: Final = frozenset({"_==_", "_!=_"})
-_BLIND: Final = frozenset({"size", "_[_]"})
-"""Functions to which it is all the same what the objects in their arguments consist of."""
+_FIELDS_UNUSED: Final = frozenset({"size", "_[_]"})
+"""Functions that do not look at the fields of objects in their arguments."""
 
 
 class Checked:
-    """The types of all parts, by their ids, and the fields that are needed of each kind of object.
+    """The types of all parts, by their ids, and the needed fields of each kind of object.
 
-    Types tell `lowering` what to rewrite, fields what must be there when an object is handed over.
+    `lowering` uses the types to rewrite the expression, and the fields to convert objects.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Checked:
 
 
 def check(parsed: Parsed, variables: Fields) -> Checked:
-    """Refuse what cannot be right for any item: unknown names, functions and fields, and types."""
+    """Refuse unknown names, functions and fields, and wrong types."""
     checker = _Checker(parsed, variables)
     root = checker.type_of(parsed.root, {})
     if root not in (BOOL, DYN, OPEN):
@@ -78,7 +78,7 @@ class _Checker:
         self._variables = variables
 
     def type_of(self, tree: Expression, scope: Mapping[str, Type]) -> Type:
-        """`scope` has the variables of the macros around."""
+        """`scope` has the variables of the enclosing macros."""
         type = self._found(tree, scope)
         self.checked.types[tree.id] = type
         return type
@@ -98,7 +98,7 @@ class _Checker:
                 return list_of(self._any_of(elements))
             case MapOf():
                 if tree.type:
-                    raise self._wrong(tree, f"'{tree.type}' is not a type that filters can make")
+                    raise self._wrong(tree, f"'{tree.type}' is not a type that filters can create")
                 keys = [self.type_of(key, scope) for key, _ in tree.entries]
                 values = [self.type_of(value, scope) for _, value in tree.entries]
                 return map_of(self._any_of(keys), self._any_of(values))
@@ -134,21 +134,21 @@ class _Checker:
         signatures, given = FUNCTIONS.get(tree.function), tree.args
         if tree.target is not None:
             signatures, given = METHODS.get(tree.function), (tree.target, *tree.args)
-        elsewhere = tree.function in FUNCTIONS or tree.function in METHODS
-        if signatures is None and not elsewhere:
+        is_known = tree.function in FUNCTIONS or tree.function in METHODS
+        if not is_known:
             raise self._wrong(tree, f"there is no function '{tree.function}'")
         args = [self.type_of(arg, scope) for arg in given]
         results = list(_results(signatures or [], args))
         if tree.function in _EQUALITY and _is_time_and_other(*args):
             results = []
         if not results:
-            what = f"({', '.join(map(str, args))})"
+            shown = f"({', '.join(map(str, args))})"
             if tree.target is not None:
-                what = f"{args[0]}.({', '.join(map(str, args[1:]))})"
-            raise self._wrong(tree, f"'{tree.function}' cannot be applied to {what}")
+                shown = f"{args[0]}.({', '.join(map(str, args[1:]))})"
+            raise self._wrong(tree, f"'{tree.function}' cannot be applied to {shown}")
         result = results[0] if all(other == results[0] for other in results) else DYN
-        if tree.function not in _BLIND:
-            self._note_lost(args, result)
+        if tree.function not in _FIELDS_UNUSED:
+            self._note_hidden(args, result)
         return result
 
     def _loop(self, tree: Loop, scope: Mapping[str, Type]) -> Type:
@@ -158,48 +158,48 @@ class _Checker:
         elif over.name in ("list", "map"):
             element = over.of[0]
         else:
-            raise self._wrong(tree, f"{_a(over)} cannot be gone through, only lists and maps")
+            raise self._wrong(tree, f"{_a(over)} cannot be iterated over, only lists and maps")
         inside = {**scope, tree.variable: element, tree.total: self.type_of(tree.start, scope)}
         self.type_of(tree.condition, inside)
         inside[tree.total] = self.type_of(tree.step, inside)
         return self.type_of(tree.result, inside)
 
     def _any_of(self, types: list[Type]) -> Type:
-        """The type of what is in a list or map; of mixed ones it is known only as they run."""
-        met: Type = OPEN
+        """The common type of elements; `DYN` if they are mixed."""
+        result: Type = OPEN
         for type in types:
-            met = common(met, type) or DYN
-        self._note_lost(types, met)
-        return met
+            result = common(result, type) or DYN
+        self._note_hidden(types, result)
+        return result
 
-    def _note_lost(self, types: Iterable[Type], result: Type) -> None:
-        """An object whose type is not that of the result may be compared, or asked for anything."""
+    def _note_hidden(self, types: Iterable[Type], result: Type) -> None:
+        """If the result hides the type of an object, any of its fields may be needed later."""
         for name in OBJECTS:
             if not mentions(result, name) and any(mentions(type, name) for type in types):
-                self._want_all(name)
+                self._need_all(name)
 
-    def _want_all(self, name: str) -> None:
+    def _need_all(self, name: str) -> None:
         for field, about in OBJECTS[name].items():
             self.checked.fields[name].add(field)
             if about.type.name in OBJECTS:
-                self._want_all(about.type.name)
+                self._need_all(about.type.name)
 
-    def _wrong(self, tree: Expression, what: str) -> BadRequest:
-        place = self._positions.get(tree.id, 0) + 1
-        return BadRequest(f"Filter is wrong at character {place}: {what}")
+    def _wrong(self, tree: Expression, problem: str) -> BadRequest:
+        position = self._positions.get(tree.id, 0) + 1
+        return BadRequest(f"Filter is wrong at character {position}: {problem}")
 
 
 def _results(signatures: list[Signature], args: list[Type]) -> Iterable[Type]:
     for wanted, result in signatures:
-        letters: dict[str, Type] = {}
+        bound: dict[str, Type] = {}
         if len(wanted) == len(args) and all(
-            accepts(want, arg, letters) for want, arg in zip(wanted, args, strict=True)
+            accepts(want, arg, bound) for want, arg in zip(wanted, args, strict=True)
         ):
-            yield filled(result, letters)
+            yield filled(result, bound)
 
 
 def _is_time_and_other(one: Type, other: Type) -> bool:
-    """Alone among mixed types, a time is never compared to a text: `timestamp()` was forgotten."""
+    """A time compared with another type is an error: most likely `timestamp()` is missing."""
     times, rest = (TIMESTAMP, DURATION), (NULL, DYN, OPEN)
     return one != other and (
         (one in times and other not in rest) or (other in times and one not in rest)

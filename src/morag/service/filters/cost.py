@@ -1,9 +1,9 @@
-"""What an expression may cost per item, told from its tree before it runs.
+"""Estimates the cost of an expression per item, from its tree, before it runs.
 
-The library refuses trees deeper than 32 and more than ten thousand rounds of loops in one
-evaluation; its numbers never grow past 64 bits, and it matches patterns in linear time. What is
-left is the work within the rounds, and what `+`, `map` and `filter` build. It is estimated for an
-item of usual size, and again for larger ones as they are met.
+The library itself limits the depth of trees to 32, loops to ten thousand rounds per evaluation and
+numbers to 64 bits, and it matches patterns in linear time. It does not limit the work within the
+rounds, and the size of values that `+`, `map` and `filter` build. Both are estimated here, for an
+item of usual size and again for each larger item.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from morag.service.filters.check import Checked
 
 MOST_CHARACTERS: Final = 4096
-"""Of a filter's text. The original takes no longer request line."""
+"""The limit of the text. Nessie does not accept longer request lines."""
 MOST_STEPS: Final = 25_000
-"""For a usual item. A step takes 50 to 150 ns."""
+"""The limit for a usual item. A step takes 50 to 150 ns."""
 MOST_STEPS_AT_ALL: Final = 1_000_000
-"""For any item."""
+"""The limit for any item."""
 MOST_BUILT: Final = 50_000
-"""Characters and elements of a value that is built from a usual item."""
+"""The limit of characters and elements of a value that is built from a usual item."""
 MOST_BUILT_AT_ALL: Final = 5_000_000
 
 _CALL: Final = 20
@@ -48,7 +48,7 @@ _CALL: Final = 20
 _TIME_ZONE: Final = 200
 """Steps to find a time zone."""
 _COMPILE: Final = 15
-"""Steps to compile one state of a pattern, which is done for every item."""
+"""Steps to compile one state of a pattern, which happens for every item."""
 _AT_ONCE: Final = 64
 """Characters that are copied, compared or matched in a step."""
 _APPEND: Final = 0.6
@@ -58,14 +58,14 @@ _CARRIED: Final = frozenset({"dyn", "string", "bytes"})
 
 
 class Usual(Struct, frozen=True):
-    """How large the texts, lists and lists of objects of an item are."""
+    """The largest text, list and list of objects in an item."""
 
     text: int = 100
     elements: int = 10
     objects: int = 20
 
     def at_least(self, values: Iterable[object]) -> Usual:
-        """The same, or larger if one of the values is."""
+        """These sizes, or those of the values where they are larger."""
         text, elements, objects = self.text, self.elements, self.objects
         left = [values]
         while left:
@@ -88,7 +88,7 @@ USUAL: Final = Usual()
 
 
 class Size(Struct, frozen=True):
-    """How long a text, list or map is, and the largest thing in it."""
+    """The length of a text, list or map, and the size of its largest element."""
 
     items: float
     inside: Size | None = None
@@ -102,7 +102,7 @@ _ONE: Final = Size(1)
 
 
 class Cost:
-    """The price of one expression. It `grows` if large items may make it too high."""
+    """The cost of one expression. It `grows` if large items may make it too high."""
 
     def __init__(self, root: Expression, checked: Checked) -> None:
         """Refuses an expression that would take long, or much memory, for a usual item."""
@@ -148,7 +148,7 @@ class _Estimate:
         self._usual = usual
 
     def measure(self, tree: Expression, scope: dict[str, Size]) -> tuple[float, Size]:
-        """Steps to evaluate, and a bound for what comes out."""
+        """Steps to evaluate, and an upper bound of the result's size."""
         match tree:
             case Constant():
                 return 1, Size(len(tree.data))
@@ -246,7 +246,7 @@ class _Estimate:
 
 
 def _is_total(tree: Expression) -> bool:
-    """Whether it is what the loop of a macro adds to, which no user can name."""
+    """Whether it is the variable that the loop of a macro adds to: users cannot write its name."""
     return isinstance(tree, Name) and tree.name.startswith("@")
 
 

@@ -1,6 +1,6 @@
-"""What filters may call: the standard functions and operators of CEL, by their signatures.
+"""The functions and operators that filters may use, with their signatures.
 
-They are those of the original, whose equality takes any two types.
+They are those of standard CEL, as in Nessie, where equality takes any two types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from morag.service.filters.types import (
 )
 
 Signature: TypeAlias = tuple[tuple[Type, ...], Type]
-"""What goes in, and what comes out. A method's target goes in first."""
+"""The types of arguments and of the result. A method's target is its first argument."""
 
 _NUMBERS: Final = (INT, UINT, DOUBLE)
 _ORDERED: Final = (BOOL, *_NUMBERS, STRING, BYTES, TIMESTAMP, DURATION)

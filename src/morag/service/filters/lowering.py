@@ -1,6 +1,6 @@
 """Turns an expression about objects into one about single values.
 
-`entry.name` becomes one text, and the rest of the entry is never looked at, let alone converted.
+`entry.name` becomes one text, and the rest of the entry is neither read nor converted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING_HIDDEN: Final[frozenset[str]] = frozenset()
 
 
 class Lowering:
-    """Collects the values that the expression needs as `inputs`: their names, and how to get them.
+    """Collects the values that the expression needs in `inputs`: their names and getters.
 
     Names start with @, so that no variable of a macro can hide them.
     """
@@ -45,12 +45,12 @@ class Lowering:
         lowered = self._lower(tree, _NOTHING_HIDDEN)
         if self._checked.types[tree.id] == BOOL:
             return lowered
-        # The library miscounts the references to None when asked for a result that is null, until
-        # the interpreter dies of it. So what comes out must be a bool or an error.
+        # The library miscounts references to None when a result is null, until the interpreter
+        # crashes. So the result must be a bool or an error.
         return Call(tree.id, "_?_:_", (lowered, boolean(tree.id, True), boolean(tree.id, False)))
 
     def _lower(self, tree: Expression, hidden: frozenset[str]) -> Expression:
-        """`hidden` are the variables of the macros around."""
+        """`hidden` are the variables of the enclosing macros."""
         match tree:
             case Constant():
                 return tree
@@ -99,7 +99,7 @@ class Lowering:
             return Call(tree.id, "_!=_", (value, null(tree.id)))
         if self._checked.types[tree.id] != TIMESTAMP:
             return value
-        # Times are given as texts, because a datetime would lose the nanoseconds.
+        # Times are passed as texts, because a datetime would lose the nanoseconds.
         moment = Call(tree.id, "timestamp", (value,))
         if not path:
             return moment
@@ -107,7 +107,7 @@ class Lowering:
         return Call(tree.id, "_?_:_", (unset, null(tree.id), moment))
 
     def _path(self, tree: Expression, hidden: frozenset[str]) -> tuple[str, ...]:
-        """The names that lead from a variable to a value; empty if something else is in between."""
+        """The names from a variable to a value; empty if the path has anything but selections."""
         if isinstance(tree, Name):
             name = tree.name.removeprefix(".")
             return () if tree.name in hidden or name not in self._variables else (name,)
@@ -132,7 +132,7 @@ class Lowering:
 
 
 def _through(outer: Getter, inner: Getter) -> Getter:
-    """A field of something that may not be set."""
+    """A field of an object that may be None."""
 
     def get(item: Any) -> Any:
         value = outer(item)

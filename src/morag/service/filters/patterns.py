@@ -1,7 +1,7 @@
-"""How much work a regular expression is, judged by its text.
+"""Estimates the work for a regular expression from its text.
 
-The library matches in time linear in the text, but compiles the pattern anew for every item, and
-counted repetitions multiply what there is to compile.
+The library matches in time linear in the text, but compiles the pattern again for every item, and
+counted repetitions multiply the states to compile.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _WIDE: Final = 8
-"""Of what matches nearly any character, which is one to four bytes of UTF-8."""
+"""The states of a class of nearly all characters, which have one to four bytes of UTF-8."""
 _UNICODE: Final = 1500
-"""Of a class such as `\\pL`, which has hundreds of ranges."""
+"""The states of a class such as `\\pL`, which has hundreds of ranges."""
 
 
 def pattern_weight(pattern: str) -> int:
-    """About how many states the pattern has, once its repetitions are written out."""
+    """About how many states the pattern has after its repetitions are expanded."""
     groups = [0]
     last = 0
     for token in _TOKEN.finditer(pattern):

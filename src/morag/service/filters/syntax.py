@@ -1,7 +1,7 @@
-"""The tree of an expression, and the library's bytes for it.
+"""The tree of an expression, and its encoding in the library.
 
-The library parses a text and hands the tree out as bytes of `cel.expr.ParsedExpr`. We look at the
-tree before anything runs, change it, and hand it back the same way.
+The library parses a text and returns the tree as bytes of `cel.expr.ParsedExpr`. The tree is
+checked and rewritten before it runs, and is passed to the library in the same form.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from morag.wire import bytes_field, fields, int_field, read_varint, text_field
+from morag.protobuf import bytes_field, fields, int_field, read_varint, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TYPE_URL: Final = "type.googleapis.com/cel.expr.ParsedExpr"
 _NULL, _BOOL, _TEXT = 1, 2, 6
-"""Numbers of the kinds of constants that we care about; the others stay as they are."""
+"""Numbers of the kinds of constants that are read or created here."""
 
 
 class Constant(Struct, frozen=True):
-    """A literal. Its bytes are never taken apart, but for those of a text."""
+    """A literal. Only the bytes of a text are decoded."""
 
     id: int
     data: bytes
@@ -53,7 +53,7 @@ class Select(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A function or an operator. What stands before the dot of a method is its target."""
+    """A function or an operator. The target of a method is the expression before its dot."""
 
     id: int
     function: str
@@ -67,7 +67,7 @@ class ListOf(Struct, frozen=True):
 
 
 class MapOf(Struct, frozen=True):
-    """A map; with a type, an object of that type, which no filter may make."""
+    """A map; with a type, an object of that type, which filters must not create."""
 
     id: int
     type: str
@@ -75,10 +75,10 @@ class MapOf(Struct, frozen=True):
 
 
 class Loop(Struct, frozen=True):
-    """What the macros `all`, `exists`, `exists_one`, `map` and `filter` stand for.
+    """The loop that the macros `all`, `exists`, `exists_one`, `map` and `filter` expand to.
 
     `total` starts as `start` and becomes `step` for every `variable` of `range`, while `condition`
-    holds. Its name is none that a user can write.
+    is true. Users cannot write its name.
     """
 
     id: int
@@ -96,7 +96,7 @@ _NUMBERS: Final = {Constant: 3, Name: 4, Select: 5, Call: 6, ListOf: 7, MapOf: 8
 
 
 class Parsed(Struct, frozen=True):
-    """A tree, and the characters of the text at which its parts stand."""
+    """A tree, and the positions of its parts in the text."""
 
     root: Expression
     positions: dict[int, int]
@@ -107,8 +107,8 @@ def read_tree(data: bytes) -> Parsed:
     positions = {}
     for number, value in fields(_part(parsed, 3)):
         if number == 4 and isinstance(value, bytes):
-            place = dict(fields(value))
-            positions[int(place.get(1, 0))] = int(place.get(2, 0))
+            entry = dict(fields(value))
+            positions[int(entry.get(1, 0))] = int(entry.get(2, 0))
     return Parsed(_expression(_part(parsed, 2)), positions)
 
 
@@ -181,7 +181,7 @@ def _expression(data: bytes) -> Expression:
                 return MapOf(id, _text(value, 1), tuple(_entry(e) for e in _parts(value, 2)))
             case 9:
                 return _loop(id, value)
-    raise ValueError("an expression of no kind")
+    raise ValueError("an expression without a kind")
 
 
 def _entry(data: bytes) -> tuple[Expression, Expression]:

@@ -1,4 +1,4 @@
-"""The types of CEL, and which one may stand where another is wanted."""
+"""The types of CEL, and which types are accepted for another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from msgspec import Struct
 
 
 class Type(Struct, frozen=True):
-    """A type by its name; lists and maps have others inside.
+    """A type by its name; lists and maps have the types of their elements in `of`.
 
-    Names in capitals stand for any type, the same wherever the letter occurs in a signature. Names
-    that are none of the constants below are those of our objects.
+    `A` and `B` are type variables of a signature. Names without a constant below are those of
+    objects such as `Entry`.
     """
 
     name: str
@@ -32,9 +32,9 @@ DURATION: Final = Type("duration")
 NULL: Final = Type("null")
 TYPE: Final = Type("type")
 DYN: Final = Type("dyn")
-"""Known only when it runs."""
+"""A type that is known only at run time."""
 OPEN: Final = Type("any")
-"""What is in an empty list: it becomes whatever is added."""
+"""The element type of an empty list: it becomes the type of the first added element."""
 A: Final = Type("A")
 B: Final = Type("B")
 
@@ -49,24 +49,24 @@ def map_of(key: Type, value: Type) -> Type:
     return Type("map", (key, value))
 
 
-def accepts(wanted: Type, given: Type, letters: dict[str, Type]) -> bool:
-    """Whether `given` may be an argument where `wanted` is. Fills in what the letters stand for."""
+def accepts(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
+    """Whether `given` may be passed for `wanted`. Binds type variables in `bound`."""
     if wanted in (A, B):
-        met = common(letters.get(wanted.name, OPEN), given)
-        if met is not None:
-            letters[wanted.name] = met
-        return met is not None
+        both = common(bound.get(wanted.name, OPEN), given)
+        if both is not None:
+            bound[wanted.name] = both
+        return both is not None
     if wanted == DYN or given in (DYN, OPEN):
         return True
     if given == NULL:
         return _nullable(wanted)
     return wanted.name == given.name and all(
-        accepts(inner, other, letters) for inner, other in zip(wanted.of, given.of, strict=True)
+        accepts(inner, other, bound) for inner, other in zip(wanted.of, given.of, strict=True)
     )
 
 
 def common(one: Type, other: Type) -> Type | None:
-    """The type of what may be either of two, if there is one."""
+    """The type that covers both, if there is one."""
     if one == other or other == OPEN:
         return one
     if one == OPEN:
@@ -84,11 +84,11 @@ def common(one: Type, other: Type) -> Type | None:
     return Type(one.name, known) if len(known) == len(inner) else None
 
 
-def filled(type: Type, letters: dict[str, Type]) -> Type:
-    """A signature's type with the letters replaced."""
+def filled(type: Type, bound: dict[str, Type]) -> Type:
+    """A type of a signature with its type variables replaced."""
     if type in (A, B):
-        return letters.get(type.name, OPEN)
-    return Type(type.name, tuple(filled(inner, letters) for inner in type.of))
+        return bound.get(type.name, OPEN)
+    return Type(type.name, tuple(filled(inner, bound) for inner in type.of))
 
 
 def mentions(type: Type, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Values of our structs as the library takes them."""
+"""Converts values of structs to those that the library accepts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
 def converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:
-    """From a value of our own to one for the library. Objects have the fields that are wanted."""
-    if type in (STRING, TIMESTAMP):  # The expression makes times of texts, to the nanosecond.
+    """A function that converts values of this type. Objects get only the `wanted` fields."""
+    if type in (STRING, TIMESTAMP):  # The expression parses times, to the nanosecond.
         return fit
     if type == list_of(STRING):
         return _texts
@@ -30,13 +30,13 @@ def converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:
         return lambda values: {fit(name): inner(value) for name, value in values.items()}
     if type.name in OBJECTS:
         return _object_converter(type, wanted)
-    return _as_it_is
+    return _unchanged
 
 
 def fit(text: str | None) -> str | None:
-    """The text as the library can take it: it would cut it at a NUL, and fail at half a surrogate.
+    """Replaces NULs, where the library would cut the text, and lone surrogates, where it fails.
 
-    Neither is in a key; a stranger's commit message may have a NUL.
+    Keys have neither, but the message of a commit that another program wrote may have a NUL.
     """
     if text is None or (text.isascii() and "\0" not in text):
         return text
@@ -62,5 +62,5 @@ def _texts(texts: tuple[str, ...]) -> list[str | None]:
     return [fit(text) for text in texts]
 
 
-def _as_it_is(value: object) -> object:
+def _unchanged(value: object) -> object:
     return value

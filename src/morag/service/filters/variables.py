@@ -1,4 +1,4 @@
-"""The variables of each listing: what they are called, their types, and where values come from."""
+"""The variables that a filter of each listing can use: their names, types and getters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from morag.model.references import Reference, ReferenceMetadata
 from morag.service.filters.types import INT, STRING, TIMESTAMP, Type, list_of, map_of
 
 Getter: TypeAlias = Callable[[Any], Any]
-"""From an item of a listing, or from a part of it, to a value of our own structs, or None."""
+"""From an item of a listing, or from a part of it, to a value, or None."""
 
 
 class Field(Struct, frozen=True):
@@ -40,7 +40,7 @@ def _first(texts: tuple[str, ...]) -> str | None:
 
 
 def _of_key(elements: Getter) -> Fields:
-    """What everything that has a key tells of it. `elements` finds those of the key."""
+    """The fields of everything that has a key. `elements` finds the elements of the key."""
     return {
         "key": Field(STRING, lambda item: _joined(elements(item))),
         "encodedKey": Field(STRING, lambda item: _encoded(elements(item))),
@@ -60,7 +60,7 @@ _REFERENCE: Final = Type("Reference")
 _METADATA: Final = Type("ReferenceMetadata")
 
 _NO_METADATA: Final = ReferenceMetadata(head=CommitMeta(message=""), total_commits=0)
-"""Stands in where a listing did not fetch any."""
+"""Used if the listing did not fetch metadata."""
 
 OBJECTS: Final[dict[str, Fields]] = {
     _ENTRY.name: {

@@ -1,158 +1,182 @@
-"""Expand: which files live contents need, from the metadata down to the data."""
+"""Expand: the files that live contents need, from metadata files down to data files."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
-from morag.spark import lake
+from morag.spark import iceberg_metadata
 from morag.spark.errors import CannotRun
-from morag.spark.gc.guesses import surroundings
-from morag.spark.gc.records import EXPANDED, union
-from morag.spark.places import listed_as, spellings
-from morag.spark.spread import spread
+from morag.spark.executors import map_rows, union
+from morag.spark.gc.steps import Role
+from morag.spark.locations import caching_spellings, listing_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
+    from morag.spark.executors import Rows
     from morag.spark.files import Files
     from morag.spark.gc.plan import Snapshots
-    from morag.spark.gc.records import Run
-    from morag.spark.lake import Kind
-    from morag.spark.spread import Rows
+    from morag.spark.gc.run import Run
+    from morag.spark.gc.steps import MarkSteps
+    from morag.spark.iceberg_metadata import Kind
 
-# `role`: FILE; DIRECTORY, where a table is; KEPT, a directory of which everything stays; or, of a
-#     file that could not be read: MISSING, UNREADABLE, ELSEWHERE if it is on a store of a kind that
-#     jobs do not know.
-# `path`: As it is written in the metadata.
-# `spelling`: As a listing may call it; a file may have several rows, and none if it is elsewhere.
-# `content_id`: Whose it is, unless it is a file that is not read.
-FOUND: Final = (
-    "role STRING, kind STRING, path STRING, spelling STRING, detail STRING, content_id STRING"
-)
 _ICEBERG: Final = ("ICEBERG_TABLE", "ICEBERG_VIEW")
+_METADATA_DIRECTORIES: Final = frozenset({"metadata", "_delta_log"})
 
 
 def expand(
-    run: Run, contents: DataFrame, files: Files, prefix: str, *, anew: bool = False
+    run: Run, contents: DataFrame, files: Files, mark: MarkSteps, *, fresh: bool = False
 ) -> DataFrame:
-    """Everything that is needed by `contents`, in three recorded steps.
+    """Everything that `contents` need, in three recorded steps, which are repeated if `fresh`.
 
     Snapshots share manifest lists, manifests and data files. Each is read once.
     """
-    steps = [
-        partial(_expand_contents, contents, files),
-        partial(_expand_lists, run, files, prefix),
-        partial(_expand_manifests, run, files, prefix),
-    ]
-    make = run.make if anew else run.once
-    return union([make(f"{prefix}-{part}", s) for part, s in zip(EXPANDED, steps, strict=True)])
+    make = run.make if fresh else run.once
+    schema = mark.metadata.schema
+
+    def expand_contents() -> DataFrame:
+        return map_rows(contents, partial(read_contents, files), schema)
+
+    def expand_manifest_lists() -> DataFrame:
+        lists = _paths(run.read(mark.metadata), "manifest-list")
+        return map_rows(lists, partial(_read_manifest_lists, files), schema)
+
+    def expand_manifests() -> DataFrame:
+        named = (run.read(mark.metadata), run.read(mark.manifests))
+        manifests = union([_paths(frame, "manifest") for frame in named]).distinct()
+        return map_rows(manifests, partial(_read_manifests, files), schema)
+
+    return union(
+        [
+            make(mark.metadata, expand_contents),
+            make(mark.manifests, expand_manifest_lists),
+            make(mark.data, expand_manifests),
+        ]
+    )
 
 
 def live_metadata(contents: DataFrame, snapshots: Snapshots) -> DataFrame:
-    """The metadata files of live contents, and which of their snapshots are, if not all."""
+    """The metadata files of live contents, and their live snapshot, or null if all are live."""
     wanted = F.col("snapshot_id") if snapshots == "current" else F.lit(None).cast("bigint")
     live = contents.where("live")
     return live.select("content_id", "type", "location", wanted.alias("snapshot_id")).distinct()
 
 
-def _expand_contents(contents: DataFrame, files: Files) -> DataFrame:
-    return spread(contents, partial(_read_contents, files), FOUND)
-
-
-def _expand_lists(run: Run, files: Files, prefix: str) -> DataFrame:
-    lists = _paths(run.read(f"{prefix}-metadata"), "manifest-list")
-    return spread(lists, partial(_read_paths, partial(_manifests, files)), FOUND)
-
-
-def _expand_manifests(run: Run, files: Files, prefix: str) -> DataFrame:
-    named = (run.read(f"{prefix}-{part}") for part in ("metadata", "manifests"))
-    manifests = union([_paths(frame, "manifest") for frame in named]).distinct()
-    return spread(manifests, partial(_read_paths, partial(_data_files, files)), FOUND)
+def directory_around(metadata_location: str) -> str:
+    """The directory above the one for metadata. Other contents may have files there, too."""
+    directory = metadata_location.rpartition("/")[0]
+    above, _, last = directory.rpartition("/")
+    return (above if last in _METADATA_DIRECTORIES else directory) or "/"
 
 
 def _paths(found: DataFrame, kind: Kind) -> DataFrame:
-    wanted = found.where(f"role = 'FILE' AND kind = '{kind}'")
+    wanted = found.where((F.col("role") == Role.FILE) & (F.col("kind") == kind))
     return wanted.select("path", "content_id").distinct()
 
 
-def _read_contents(files: Files, contents: Rows) -> Iterator[tuple[Any, ...]]:
-    for content in contents:
-        location, id = content["location"], content["content_id"]
-        yield from _file_rows("metadata", location, None)
-        if content["type"] in _ICEBERG:
-            read = partial(_outline, files, location, content["snapshot_id"], id)
+# The functions below run on the executors, once per task.
+
+
+def read_contents(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    reader = _Reader(files)
+    for row in rows:
+        location, id = row["location"], row["content_id"]
+        yield from reader.file_rows("metadata", location, None)
+        if row["type"] in _ICEBERG:
+            read = partial(reader.metadata, location, row["snapshot_id"], id)
         else:
-            read = partial(_kept_rows, surroundings(location))
-        yield from _guarded(location, id, read)
+            read = partial(reader.kept_rows, directory_around(location))
+        yield from reader.guarded(location, id, read)
 
 
-def _outline(files: Files, location: str, wanted: int | None, id: str) -> Iterator[tuple[Any, ...]]:
-    outline = lake.outline(files, location)
-    yield "DIRECTORY", None, outline.location, None, None, id
-    for kind, path in outline.files():
-        yield from _file_rows(kind, path, None)
-    snapshots = outline.snapshots or ()
-    chosen = [each for each in snapshots if wanted in (None, each.snapshot_id)]
-    if not chosen and wanted is not None and wanted >= 0:
-        chosen = list(snapshots)  # The catalog names one that the metadata has lost: keep all.
-    for snapshot in chosen:
-        if snapshot.manifest_list is not None:
-            yield from _file_rows("manifest-list", snapshot.manifest_list, id)
-        for manifest in snapshot.manifests:
-            yield from _file_rows("manifest", manifest, id)
-
-
-def _read_paths(
-    read: Callable[[str, str], Iterable[tuple[Any, ...]]], rows: Rows
-) -> Iterator[tuple[Any, ...]]:
+def _read_manifest_lists(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    reader = _Reader(files)
     for row in rows:
         path, id = row["path"], row["content_id"]
-        yield from _guarded(path, id, partial(read, path, id))
+        yield from reader.guarded(path, id, partial(reader.manifest_list, path, id))
 
 
-def _manifests(files: Files, manifest_list: str, id: str) -> Iterator[tuple[Any, ...]]:
-    for path in lake.manifests(files, manifest_list):
-        yield from _file_rows("manifest", path, id)
+def _read_manifests(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
+    reader = _Reader(files)
+    for row in rows:
+        path, id = row["path"], row["content_id"]
+        yield from reader.guarded(path, id, partial(reader.manifest, path))
 
 
-def _data_files(files: Files, manifest: str, id: str) -> Iterator[tuple[Any, ...]]:
-    for kind, path in lake.data_files(files, manifest):
-        yield from _file_rows(kind, path, None)
+class _Reader:
+    """Reads metadata in one task, and makes rows of the files that it names."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known_spellings = caching_spellings()
+
+    def metadata(self, location: str, wanted: int | None, id: str) -> Iterator[tuple[Any, ...]]:
+        outline = iceberg_metadata.read_outline(self._files, location)
+        yield _row(Role.DIRECTORY, outline.location, content_id=id)
+        for kind, path in outline.files():
+            yield from self.file_rows(kind, path, None)
+        snapshots = outline.snapshots or ()
+        chosen = [each for each in snapshots if wanted in (None, each.snapshot_id)]
+        if not chosen and wanted is not None and wanted >= 0:
+            chosen = list(snapshots)  # The metadata lacks the catalog's snapshot: keep all.
+        for snapshot in chosen:
+            if snapshot.manifest_list is not None:
+                yield from self.file_rows("manifest-list", snapshot.manifest_list, id)
+            for manifest in snapshot.manifests:
+                yield from self.file_rows("manifest", manifest, id)
+
+    def manifest_list(self, location: str, id: str) -> Iterator[tuple[Any, ...]]:
+        for path in iceberg_metadata.read_manifest_list(self._files, location):
+            yield from self.file_rows("manifest", path, id)
+
+    def manifest(self, location: str) -> Iterator[tuple[Any, ...]]:
+        for kind, path in iceberg_metadata.read_manifest(self._files, location):
+            yield from self.file_rows(kind, path, None)
+
+    def file_rows(self, kind: Kind, path: str, id: str | None) -> Iterator[tuple[Any, ...]]:
+        for spelling in self._spellings(path) or [None]:
+            yield _row(Role.FILE, path, kind=kind, spelling=spelling, content_id=id)
+
+    def kept_rows(self, directory: str) -> Iterator[tuple[Any, ...]]:
+        for spelling in self._spellings(directory):
+            yield _row(Role.KEPT, directory, spelling=listing_prefix(spelling))
+
+    def guarded(
+        self, path: str, id: str, read: Callable[[], Iterable[tuple[Any, ...]]]
+    ) -> Iterator[tuple[Any, ...]]:
+        """The rows of `read`, or a row with the problem: one bad file must not stop the others."""
+        if not self._spellings(path):
+            detail = "jobs handle disks and S3 only"
+            yield _row(Role.ELSEWHERE, path, detail=detail, content_id=id)
+            return
+        try:
+            yield from read()
+        except FileNotFoundError as error:
+            yield _row(Role.MISSING, path, detail=str(error), content_id=id)
+            yield from self.kept_rows(directory_around(path))
+        except (CannotRun, OSError) as error:
+            yield _row(Role.UNREADABLE, path, detail=str(error), content_id=id)
+
+    def _spellings(self, location: str) -> set[str]:
+        try:
+            return self._known_spellings(location)
+        except CannotRun:
+            return set()  # It is on a store where jobs neither list nor remove files.
 
 
-def _file_rows(kind: Kind, path: str, id: str | None) -> Iterator[tuple[Any, ...]]:
-    for spelling in _spellings(path) or [None]:
-        yield "FILE", kind, path, spelling, None, id
-
-
-def _kept_rows(directory: str) -> Iterator[tuple[Any, ...]]:
-    for spelling in _spellings(directory):
-        yield "KEPT", None, directory, listed_as(spelling), None, None
-
-
-def _spellings(location: str) -> set[str]:
-    try:
-        return spellings(location)
-    except CannotRun:
-        return set()  # On a store that is not listed, and so cannot lose it.
-
-
-def _guarded(
-    path: str, id: str, read: Callable[[], Iterable[tuple[Any, ...]]]
-) -> Iterator[tuple[Any, ...]]:
-    """What was read, or a row that says why not: one bad file must not hide the others."""
-    if not _spellings(path):
-        yield "ELSEWHERE", None, path, None, "jobs handle disks and S3 only", id
-        return
-    try:
-        yield from read()
-    except FileNotFoundError as error:
-        yield "MISSING", None, path, None, str(error), id
-        yield from _kept_rows(surroundings(path))
-    except (CannotRun, OSError) as error:
-        yield "UNREADABLE", None, path, None, str(error), id
+def _row(
+    role: Role,
+    path: str,
+    *,
+    kind: Kind | None = None,
+    spelling: str | None = None,
+    detail: str | None = None,
+    content_id: str | None = None,
+) -> tuple[Any, ...]:
+    # Spark pickles the row for Java, which cannot read an enum.
+    return role.value, kind, path, spelling, detail, content_id

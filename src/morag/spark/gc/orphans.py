@@ -1,25 +1,66 @@
-"""Orphans: files that are there and that nothing leads to."""
+"""Orphans: listed files that nothing live needs, and that no directory protects."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - As everybody calls it.
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
+
+from morag.spark.executors import frame_of
+from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, Role
+from morag.spark.locations import directories_above
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from morag.spark.gc.records import Run
+    from morag.spark.gc.run import Run
 
 
 def find_orphans(run: Run) -> DataFrame:
-    """Listed, not live, and old enough: an exact join on the executors, however many there are."""
-    old = run.read("listed").where(F.col("modified_micros") < run.plan.newest_micros)
+    """Files that are listed, not live, and older than the grace period.
+
+    The join is exact and runs on the executors, however many files there are.
+    """
+    old = run.read(LISTED).where(F.col("modified_micros") < run.plan.newest_micros)
     return without(old, run.live)
 
 
-def without(frame: DataFrame, found: DataFrame) -> DataFrame:
-    """The rows whose path is none of the spellings. Sorted, not broadcast: that would be held by
-    the driver."""
-    kept = found.where("spelling IS NOT NULL").select(F.col("spelling").alias("path"))
-    return frame.join(kept.hint("merge"), "path", "left_anti")
+def protected_files(run: Run, found: DataFrame, files: DataFrame) -> DataFrame:
+    """The `files` in directories whose files are all protected, as rows like `found`.
+
+    Protected are the directories of contents that are not Iceberg's; and, if a metadata file of a
+    table is missing or on an unknown store, all directories that the table has or had according to
+    the rest of its metadata.
+    """
+    role = F.col("role")
+    doubtful = found.where(role.isin(Role.KEPT, Role.MISSING, Role.ELSEWHERE))
+    if doubtful.isEmpty():
+        return frame_of(run.spark, [], FIRST_MARK.protected.schema)
+    named = doubtful.where(role == Role.KEPT).select(F.col("spelling").alias("directory"))
+    incomplete = doubtful.where(role != Role.KEPT).select("content_id").distinct()
+    homes = run.read(HOMES).join(incomplete, "content_id", "left_semi")
+    directories = named.union(homes.select("location")).distinct()
+    above = files.select("path", F.explode(directories_above("path")).alias("directory"))
+    inside = above.join(directories.hint("merge"), "directory").groupBy("path")
+    return inside.agg(F.min("directory").alias("detail")).select(
+        F.lit(Role.FILE.value).alias("role"),
+        F.lit("kept").alias("kind"),
+        "path",
+        F.col("path").alias("spelling"),
+        "detail",
+        F.lit(None).cast("string").alias("content_id"),
+    )
+
+
+# The joins below are sort-merge joins: a broadcast join would hold the paths in the driver.
+
+
+def without(files: DataFrame, found: DataFrame) -> DataFrame:
+    """The files whose path is none of the spellings in `found`."""
+    live = found.where("spelling IS NOT NULL").select(F.col("spelling").alias("path"))
+    return files.join(live.hint("merge"), "path", "left_anti")
+
+
+def among(files: DataFrame, others: DataFrame) -> DataFrame:
+    """The files whose path is also one of `others`."""
+    return files.join(others.select("path").hint("merge"), "path", "left_semi")

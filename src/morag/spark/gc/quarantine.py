@@ -1,7 +1,7 @@
-"""Quarantine: single files on their way there, back, or to their end. This runs on the executors.
+"""Quarantine: move single files there, move them back, or delete them. This runs on the executors.
 
-Tasks may run twice, also at the same time, and an earlier try may have been stopped anywhere. So
-each step first looks how far a file has come.
+Spark may run a task twice, also at the same time, and an earlier attempt may have stopped anywhere.
+So each function first looks where the file is.
 """
 
 from __future__ import annotations
@@ -9,28 +9,25 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from morag.spark.errors import CannotRun
-from morag.spark.files import Files
+from morag.spark.files import Files, remove_partial_copies
 from morag.spark.gc.plan import QUARANTINE, Plan
-from morag.spark.moving import remove_halves
-from morag.spark.places import Place, spellings
+from morag.spark.gc.steps import Outcome
+from morag.spark.locations import Location, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from morag.spark.spread import Rows
+    from morag.spark.executors import Rows
 
 Action: TypeAlias = Literal["quarantine", "delete"]
-Outcome: TypeAlias = tuple[str, str]
-
-DOOMED: Final = "path STRING, size_bytes BIGINT, modified_micros BIGINT, quarantined STRING"
-OUTCOMES: Final = "path STRING, size_bytes BIGINT, outcome STRING, detail STRING"
+_Result: TypeAlias = tuple[Outcome, str]
 
 
-class Behind(Files, frozen=True, kw_only=True):
-    """Files as they were before the sweep: what is in quarantine can be read under its old name."""
+class FilesBeforeSweep(Files, frozen=True, kw_only=True):
+    """Files of a lake; those in the quarantine of the plan can be read under their old names."""
 
     plan: Plan
 
@@ -44,43 +41,46 @@ class Behind(Files, frozen=True, kw_only=True):
             raise
 
 
-def doom(plan: Plan, rows: Rows) -> Iterator[tuple[Any, ...]]:
+def assign_quarantine(plan: Plan, rows: Rows) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         path = row["path"]
         yield path, row["size_bytes"], row["modified_micros"], plan.quarantined(path)
 
 
-def remove(files: Files, action: Action, newest: int, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    """Those that are older than `newest` go: others were written anew since they were found, or
-    came from elsewhere."""
+def remove(
+    files: Files, action: Action, newest_micros: int, rows: Rows
+) -> Iterator[tuple[Any, ...]]:
+    """Remove the files that are older than `newest_micros`. Others were rewritten or moved here
+    after they were listed."""
 
-    def removed(path: str, quarantined: str) -> Outcome:
+    def removed(path: str, quarantined: str) -> _Result:
         found = files.find(path)
         if found is None and files.find(quarantined) is not None:
-            return "QUARANTINED", ""
-        if found is None and not _is_in_reach(path):
-            return "FAILED", "its directory is not there either: is the lake where it was?"
+            return Outcome.QUARANTINED, ""
+        if found is None and not _has_directory(path):
+            return Outcome.FAILED, "its directory is missing as well: is the lake mounted?"
         if found is None:
-            return "GONE", ""
-        if found.modified_micros is None or found.modified_micros >= newest:
-            return "CHANGED", "somebody has written it anew or brought it here"
+            return Outcome.GONE, ""
+        if found.modified_micros is None or found.modified_micros >= newest_micros:
+            return Outcome.CHANGED, "it was rewritten or moved here since the run started"
         if action == "delete":
             files.delete(path)
-            return "DELETED", ""
+            return Outcome.DELETED, ""
         files.move(path, quarantined)
-        return "QUARANTINED", ""
+        return Outcome.QUARANTINED, ""
 
     return _each(rows, removed)
 
 
 def restore(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    def restored(path: str, quarantined: str) -> Outcome:
+    def restored(path: str, quarantined: str) -> _Result:
         if files.find(quarantined) is None:
-            there = files.find(path) is not None
-            return ("IN PLACE", "") if there else ("LOST", "it is not in quarantine either")
+            if files.find(path) is not None:
+                return Outcome.IN_PLACE, ""
+            return Outcome.LOST, "it is not in quarantine either"
         files.move(quarantined, path)
-        _tidy(quarantined)
-        return "RESTORED", ""
+        _remove_empty_directories(quarantined)
+        return Outcome.RESTORED, ""
 
     return _each(rows, restored)
 
@@ -88,51 +88,52 @@ def restore(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
 def purge(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
     directories: set[str] = set()
 
-    def purged(path: str, quarantined: str) -> Outcome:
+    def purged(path: str, quarantined: str) -> _Result:
         directories.add(quarantined.rpartition("/")[0])
         if files.find(quarantined) is None:
-            return "GONE", ""
+            return Outcome.GONE, ""
         files.delete(quarantined)
-        _tidy(quarantined)
-        return "PURGED", ""
+        _remove_empty_directories(quarantined)
+        return Outcome.PURGED, ""
 
     yield from _each(rows, purged)
-    for place in map(Place.of, directories):
-        if place.is_local:
-            with suppress(OSError):  # It does no harm, and the files themselves are gone.
-                remove_halves(Path(place.path))
-            _tidy(f"{place}/half")
+    for location in map(Location.of, directories):
+        if location.is_local:
+            with suppress(OSError):  # Partial copies do no harm, and the files are deleted.
+                remove_partial_copies(Path(location.path))
+            _remove_empty_directories(f"{location}/any")
 
 
-def _each(rows: Rows, work: Callable[[str, str], Outcome]) -> Iterator[tuple[Any, ...]]:
+def _each(rows: Rows, work: Callable[[str, str], _Result]) -> Iterator[tuple[Any, ...]]:
     for row in rows:
-        outcome = _outcome(partial(work, row["path"], row["quarantined"]))
-        yield row["path"], row["size_bytes"], *outcome
+        outcome, detail = _attempt(partial(work, row["path"], row["quarantined"]))
+        # Spark pickles the row for Java, which cannot read an enum.
+        yield row["path"], row["size_bytes"], outcome.value, detail
 
 
-def _outcome(work: Callable[[], Outcome]) -> Outcome:
+def _attempt(work: Callable[[], _Result]) -> _Result:
     try:
         try:
             return work()
-        except FileNotFoundError:  # Another task was quicker: see how far it has come.
+        except FileNotFoundError:  # Another task moved it first: look again.
             return work()
     except (OSError, CannotRun) as error:
-        return "FAILED", str(error)
+        return Outcome.FAILED, str(error)
 
 
-def _is_in_reach(path: str) -> bool:
-    """Whether a file that is not there was removed: a disk may not be mounted. On S3 that shows by
-    an error."""
-    place = Place.of(path)
-    return not place.is_local or Path(place.path).parent.is_dir()
+def _has_directory(path: str) -> bool:
+    """Whether a missing file was removed, rather than its disk not mounted. On S3 a store that
+    cannot be reached raises an error."""
+    location = Location.of(path)
+    return not location.is_local or Path(location.path).parent.is_dir()
 
 
-def _tidy(quarantined: str) -> None:
+def _remove_empty_directories(quarantined: str) -> None:
     """Remove the directories of the quarantine that are empty now. On S3 there are none."""
-    place = Place.of(quarantined)
-    if place.is_local:
-        with suppress(OSError):  # There is more in it.
-            for directory in Path(place.path).parents:
+    location = Location.of(quarantined)
+    if location.is_local:
+        with suppress(OSError):  # The directory is not empty.
+            for directory in Path(location.path).parents:
                 directory.rmdir()
                 if directory.name == QUARANTINE:
                     return

@@ -1,4 +1,4 @@
-"""The table `objects`: everything that is stored, also what nothing leads to any more."""
+"""The table `objects`: all stored objects, also unreferenced ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import InputPartition, IsNotNull
 
 from morag.backend.base import Slice
-from morag.persist.objects import KINDS
+from morag.format.objects import KINDS
 from morag.spark.errors import CannotRun
 from morag.spark.opening import opened_backend
-from morag.spark.source.narrowing import values_of
-from morag.spark.source.reading import TableReader
+from morag.spark.source.pushed_filters import values_of
+from morag.spark.source.table_reader import TableReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from morag.backend.base import Row
     from morag.spark.opening import Origin
-    from morag.spark.source.batches import Made
+    from morag.spark.source.arrow_batches import ColumnBuilders
     from morag.spark.source.options import ReadOptions
 
 _NAMES: Final = {letter: kind.__name__.upper() for letter, kind in KINDS.items()}
@@ -33,7 +33,7 @@ _NEVER_NULL: Final = frozenset({"id", "kind", "size_bytes", "data"})
 
 
 class ObjectsReader(TableReader):
-    """Rows of other programs have the kind that they are stored with."""
+    """Reads rows of the backend. A kind that Morag does not know is shown as it is stored."""
 
     _kinds: frozenset[str] = frozenset()
 
@@ -41,8 +41,8 @@ class ObjectsReader(TableReader):
         super().__init__(origin, options, schema)
         if origin.store is None:
             raise CannotRun(
-                "Table 'objects' shows what is stored, which a server does not tell; "
-                "name the store itself by 'store', like rocksdb:/data/catalog"
+                "Table 'objects' reads the rows of a store, which a server does not expose; "
+                "name the store by the option 'store', like rocksdb:/data/catalog"
             )
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
@@ -62,10 +62,10 @@ class ObjectsReader(TableReader):
         with opened_backend(origin) as backend:
             rows = backend.scan_rows(origin.repository_id, self._kinds, Slice(*partition.value))
             while some := list(islice(rows, _AT_ONCE)):
-                yield batches.batch(len(some), _made(some))
+                yield batches.batch(len(some), _columns(some))
 
 
-def _made(rows: Sequence[Row]) -> Made:
+def _columns(rows: Sequence[Row]) -> ColumnBuilders:
     return {
         "id": lambda: [row.id.hex() for row in rows],
         "kind": lambda: [_NAMES.get(row.kind, row.kind) for row in rows],

@@ -1,4 +1,4 @@
-"""Rows that say what a commit shall change."""
+"""Turns rows into the operations of a commit."""
 
 from __future__ import annotations
 
@@ -29,64 +29,64 @@ _FIELDS: Final = {
     "sort_order_id": "sortOrderId",
     "version_id": "versionId",
 }
-"""The columns that content can be given by, where a row has no JSON for it."""
+"""The columns that define content in rows without JSON."""
 
 _KNOWN: Final = {"sequence", *TABLES["operations"]}
-"""What the log tells of operations, too, so that they can be written elsewhere as they are."""
+"""Further columns of the log, accepted so that its operations can be written elsewhere."""
 
 _TABLE: Final = "ICEBERG_TABLE"
 _UNPARTITIONED: Final = {"schemaId": 0, "specId": 0, "sortOrderId": 0}
 
 
-class Wish(Struct, frozen=True):
-    """An operation, and its place among others on the same key: the highest one counts."""
+class SequencedOperation(Struct, frozen=True):
+    """An operation and its sequence number: for each key, the highest number counts."""
 
     sequence: int | None
     operation: Put | Delete
 
 
 def check_columns(schema: StructType) -> None:
-    """Refuse rows that could not say which key they mean, and columns that would mean nothing."""
+    """Refuse rows without a key, and columns that would be ignored."""
     columns = {field.name.lower(): field.dataType for field in schema.fields}
     key = columns.get("key")
     if not (isinstance(key, ArrayType) and isinstance(key.elementType, StringType)):
         raise CannotRun(
             "Rows to commit need a column 'key' of type array<string>, such as array('sales', "
-            "'orders'); they say what it shall hold by 'content' (JSON) or by "
-            f"{', '.join(_FIELDS)}; and 'operation' is PUT or DELETE"
+            "'orders'); the content comes from the column 'content' (JSON) or from "
+            f"{', '.join(_FIELDS)}; 'operation' is PUT or DELETE"
         )
     unknown = sorted(columns.keys() - _KNOWN)
     if unknown:
         raise CannotRun(
-            f"Column '{unknown[0]}' of the rows to commit means nothing: they have 'key', "
+            f"Column '{unknown[0]}' of the rows to commit is unknown; known are 'key', "
             f"'operation' (PUT or DELETE), 'sequence', and 'content' (JSON) or {', '.join(_FIELDS)}"
         )
     if "sequence" in columns and not isinstance(columns["sequence"], IntegralType):
-        raise CannotRun("Column 'sequence' must be of whole numbers: the highest one counts")
+        raise CannotRun("Column 'sequence' must have an integer type: the highest number counts")
 
 
-def wish_of(row: Mapping[str, Any]) -> Wish:
+def sequenced_operation(row: Mapping[str, Any]) -> SequencedOperation:
     row = {name.lower(): value for name, value in row.items()}
     key = ContentKey(tuple(row["key"] or ()))
     check_key(key)
-    return Wish(row.get("sequence"), _operation(key, row))
+    return SequencedOperation(row.get("sequence"), _operation(key, row))
 
 
-def operations_of(wishes: Iterable[Wish]) -> list[Put | Delete]:
+def operations_of(sequenced: Iterable[SequencedOperation]) -> list[Put | Delete]:
     """One operation for each key, in key order."""
-    chosen: dict[ContentKey, Wish] = {}
-    for wish in wishes:
-        key = wish.operation.key
-        known = chosen.setdefault(key, wish)
-        if known is wish:
+    chosen: dict[ContentKey, SequencedOperation] = {}
+    for each in sequenced:
+        key = each.operation.key
+        known = chosen.setdefault(key, each)
+        if known is each:
             continue
-        if wish.sequence is None or known.sequence is None or wish.sequence == known.sequence:
+        if each.sequence is None or known.sequence is None or each.sequence == known.sequence:
             raise CannotRun(
-                f"Key '{key}' is in the batch more than once, and nothing says which row counts; "
-                "leave one for each key, or add a column 'sequence', whose highest number counts"
+                f"Key '{key}' is in the batch more than once, and it is unclear which row counts; "
+                "keep one row for each key, or add a column 'sequence', whose highest number counts"
             )
-        if wish.sequence > known.sequence:
-            chosen[key] = wish
+        if each.sequence > known.sequence:
+            chosen[key] = each
     return [chosen[key].operation for key in sorted(chosen)]
 
 
@@ -111,6 +111,6 @@ def _content(key: ContentKey, row: Mapping[str, Any]) -> Content:
                 given = _UNPARTITIONED | {"snapshotId": -1} | given
             content = msgspec.convert(given, Content)
     except msgspec.MsgspecError as error:
-        raise CannotRun(f"Key '{key}': this is no content: {error}") from None
+        raise CannotRun(f"Key '{key}' has invalid content: {error}") from None
     check_content(content)
     return content

@@ -1,4 +1,4 @@
-"""What a reader is told by options."""
+"""The options of the format `morag`. This module does not need PySpark, so commands can use it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from morag.spark.errors import CannotRun
-from morag.spark.source.offered import OFFERED
-from morag.spark.source.schemas import TABLES
-from morag.spark.source.unknown import refuse_unknown
+from morag.spark.opening import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_OF_ALL: Final = frozenset({"table", "partitions"})
+TABLE_OPTIONS: Final[dict[str, frozenset[str]]] = {
+    "references": frozenset(),
+    "entries": frozenset({"ref"}),
+    "log": frozenset({"ref", "operations"}),
+    "diff": frozenset({"from", "to"}),
+    "reflog": frozenset(),
+    "objects": frozenset(),
+}
+"""The tables of a catalog, each with the options that only it has."""
+
+_OF_ALL_TABLES: Final = frozenset({"table", "partitions"})
 _PARTITIONS: Final = 8
 _MOST_PARTITIONS: Final = 100_000
 
@@ -32,7 +40,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         table = table_of(options)
-        refuse_unknown(f"Table '{table}'", options, _OF_ALL | OFFERED[table])
+        refuse_unknown(f"Table '{table}'", options, _OF_ALL_TABLES | TABLE_OPTIONS[table])
         if table == "diff" and "from" not in options:
             raise CannotRun("Table 'diff' needs the option 'from', a branch, tag or commit")
         return cls(
@@ -46,25 +54,34 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> int:
-        """Into how many parts to cut what can be cut evenly, at the most."""
+        """The maximum number of parts to cut a table into."""
         return self.partitions or _PARTITIONS
+
+
+def refuse_unknown(what: str, options: Mapping[str, str], own: frozenset[str]) -> None:
+    """Raise CannotRun for an option that would be ignored.
+
+    `own` are the allowed options, in addition to those that name the catalog.
+    """
+    known = own | OPTIONS
+    for name in options:
+        if name.lower() not in known:
+            raise CannotRun(f"{what} has no option '{name}'; it has: {', '.join(sorted(known))}")
 
 
 def table_of(options: Mapping[str, str]) -> str:
     table = options.get("table", "entries")
-    if table not in OFFERED:
+    if table not in TABLE_OPTIONS:
         raise CannotRun(
-            f"There is no table '{table}'; option 'table' is one of {', '.join(OFFERED)}"
+            f"There is no table '{table}'; option 'table' is one of {', '.join(TABLE_OPTIONS)}"
         )
     return table
 
 
 def columns_of(options: Mapping[str, str]) -> str:
-    """The name that the columns of the table go by."""
+    """The name of the table's schema in `schemas.TABLES`."""
     table = table_of(options)
-    name = "operations" if table == "log" and shows_operations(options) else table
-    assert name in TABLES, "every table has columns"
-    return name
+    return "operations" if table == "log" and shows_operations(options) else table
 
 
 def shows_operations(options: Mapping[str, str]) -> bool:

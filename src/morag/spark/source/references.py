@@ -1,4 +1,4 @@
-"""The table `references`: branches and tags, and where they stand."""
+"""The table `references`: branches and tags with their heads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition, IsNotNull
 
-from morag.client import Client
 from morag.spark.opening import opened
-from morag.spark.source.batches import micros
-from morag.spark.source.narrowing import values_of
-from morag.spark.source.reading import TableReader
+from morag.spark.source.arrow_batches import micros
+from morag.spark.source.pushed_filters import values_of
 from morag.spark.source.schemas import METADATA, pruned
+from morag.spark.source.table_reader import TableReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
     from morag.model.names import ReferenceKind
     from morag.model.references import Reference, ReferenceMetadata
-    from morag.spark.source.batches import Made
-    from morag.versions.repository import Repository
+    from morag.spark.source.arrow_batches import ColumnBuilders
 
     Described = tuple[Reference, ReferenceMetadata | None]
+    from morag.catalog import Catalog
 
 _AT_ONCE: Final = 1000
 _NEVER_NULL: Final = frozenset({"name", "type", "hash"})
@@ -50,19 +49,16 @@ class ReferencesReader(TableReader):
         with opened(self._origin) as catalog:
             found = iter(self._described(catalog))
             while some := list(islice(found, _AT_ONCE)):
-                yield batches.batch(len(some), _made(some))
+                yield batches.batch(len(some), _columns(some))
 
-    def _described(self, catalog: Repository | Client) -> Iterable[Described]:
+    def _described(self, catalog: Catalog) -> Iterable[Described]:
         references = catalog.references
         if pruned(self._schema, METADATA):
             return ((reference, None) for reference in references.list(self._kind))
-        if isinstance(catalog, Client):
-            return catalog.references.list_with_metadata(self._kind)
-        metadata = catalog.references.metadata
-        return ((reference, metadata(reference)) for reference in references.list(self._kind))
+        return references.list_with_metadata(self._kind)
 
 
-def _made(described: Sequence[Described]) -> Made:
+def _columns(described: Sequence[Described]) -> ColumnBuilders:
     heads = [None if metadata is None else metadata.head for _, metadata in described]
     metadatas = [metadata for _, metadata in described]
     return {

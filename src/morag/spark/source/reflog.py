@@ -9,8 +9,8 @@ from pyspark.sql.datasource import InputPartition
 from morag.client import NotOffered
 from morag.spark.errors import CannotRun
 from morag.spark.opening import opened
-from morag.spark.source.batches import micros
-from morag.spark.source.reading import TableReader
+from morag.spark.source.arrow_batches import micros
+from morag.spark.source.table_reader import TableReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from morag.model.references import RefLogEntry
-    from morag.spark.source.batches import Made
+    from morag.spark.source.arrow_batches import ColumnBuilders
 
 _AT_ONCE: Final = 1000
 
@@ -38,13 +38,13 @@ class RefLogReader(TableReader):
                         f"{self._origin} keeps no ref-log; only Morag's own servers and stores do"
                     ) from error
                 if page.items:
-                    yield batches.batch(len(page.items), _made(page.items))
+                    yield batches.batch(len(page.items), _columns(page.items))
                 token = page.token
                 if token is None:
                     return
 
 
-def _made(moves: Sequence[RefLogEntry]) -> Made:
+def _columns(moves: Sequence[RefLogEntry]) -> ColumnBuilders:
     return {
         "name": lambda: [move.reference.name for move in moves],
         "type": lambda: [move.reference.type for move in moves],

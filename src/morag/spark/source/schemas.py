@@ -41,7 +41,7 @@ STATE: Final[dict[str, DataType]] = {
     "version_id": _LONG,
     "content": _TEXT,
 }
-"""What only content itself tells; `content` is all of it, as the JSON that the API shows."""
+"""Columns that need the content itself; `content` is all of it, as the JSON of the API."""
 
 CONTENT: Final[dict[str, DataType]] = {"content_type": _TEXT, "content_id": _TEXT, **STATE}
 
@@ -66,7 +66,7 @@ METADATA: Final[dict[str, DataType]] = {
     "behind": _LONG,
     "common_ancestor": _TEXT,
 }
-"""Where a reference stands, which costs a look at its history."""
+"""Columns that need the history of a reference."""
 
 TABLES: Final[dict[str, dict[str, DataType]]] = {
     "references": {"name": _TEXT, "type": _TEXT, "hash": _TEXT, **METADATA},
@@ -97,17 +97,17 @@ TABLES: Final[dict[str, dict[str, DataType]]] = {
         "data": BinaryType(),
     },
 }
-"""`operations` is what the log is with the option `operations`."""
+"""`operations` is the schema of the log with the option `operations`."""
 
 
 def schema_of(table: str) -> StructType:
     return StructType([StructField(name, type) for name, type in TABLES[table].items()])
 
 
-def check_schema(table: str, asked: StructType) -> None:
-    """Refuse columns that the table does not have. Fewer, in any order, are welcome."""
+def check_schema(table: str, requested: StructType) -> None:
+    """Refuse columns that the table lacks. Fewer columns, in any order, are accepted."""
     known = TABLES[table]
-    for field in asked.fields:
+    for field in requested.fields:
         type = known.get(field.name)
         if type is None:
             raise CannotRun(
@@ -120,6 +120,6 @@ def check_schema(table: str, asked: StructType) -> None:
             )
 
 
-def pruned(schema: StructType, columns: Mapping[str, DataType], prefix: str = "") -> bool:
-    """Whether none of the columns is asked for."""
-    return not any(prefix + name in schema.names for name in columns)
+def pruned(schema: StructType, columns: Mapping[str, DataType]) -> bool:
+    """Whether none of the columns is requested."""
+    return not any(name in schema.names for name in columns)

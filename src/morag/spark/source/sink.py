@@ -1,4 +1,4 @@
-"""Rows written as commits: one for each batch, and each batch once."""
+"""Writes rows as commits, one for each batch, each exactly once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from morag.model.meta import CommitMeta
 from morag.model.names import check_hash, check_reference_name
 from morag.spark.errors import CannotRun
 from morag.spark.opening import opened
-from morag.spark.source.once import Batch, commit_once
-from morag.spark.source.operations import Wish, check_columns, operations_of, wish_of
-from morag.spark.source.unknown import refuse_unknown
+from morag.spark.source.exactly_once import Batch, commit_once
+from morag.spark.source.operations import (
+    SequencedOperation,
+    check_columns,
+    operations_of,
+    sequenced_operation,
+)
+from morag.spark.source.options import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,30 +31,30 @@ if TYPE_CHECKING:
     from morag.spark.opening import Origin
 
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Where Spark tells its tasks which query they work for; it stays the same across restarts."""
+"""The property with the id of a task's query, which stays the same across restarts."""
 
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
-_OPTIONS: Final = _SPARKS_OWN | {"ref", "message", "author", "query", "batch", "expected"}
-_WISHES: Final = msgspec.json.Decoder(list[Wish])
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_OPTIONS: Final = _SPARK_OPTIONS | {"ref", "message", "author", "query", "batch", "expected"}
+_OPERATIONS: Final = msgspec.json.Decoder(list[SequencedOperation])
 
 
 class Written(WriterCommitMessage):
-    """What the rows of one task ask for. Nothing is committed before all tasks are done."""
+    """The operations of one task. Nothing is committed before all tasks are done."""
 
-    def __init__(self, query: str | None, wishes: bytes) -> None:
+    def __init__(self, query: str | None, operations: bytes) -> None:
         self.query = query
-        self.wishes = wishes
+        self.operations = operations
 
 
 class _Target:
-    """What both kinds of writers have in common: where to, and in which words."""
+    """The base of both writers: the target branch and the commit message."""
 
     def __init__(
         self, origin: Origin, options: Mapping[str, str], schema: StructType, overwrite: bool
     ) -> None:
         if overwrite:
             raise CannotRun(
-                "The format 'morag' adds a commit and replaces no others: write with "
+                "The format 'morag' adds a commit and never overwrites: write with "
                 "mode('append'), and outputMode('append') for streams"
             )
         refuse_unknown("A write", options, _OPTIONS)
@@ -65,8 +70,8 @@ class _Target:
     def write(self, iterator: Iterator[Row]) -> Written:
         task = TaskContext.get()
         query = None if task is None else task.getLocalProperty(_QUERY_ID)
-        wishes = [wish_of(row.asDict()) for row in iterator]
-        return Written(query, msgspec.json.encode(wishes))
+        operations = [sequenced_operation(row.asDict()) for row in iterator]
+        return Written(query, msgspec.json.encode(operations))
 
     def _commit(
         self,
@@ -76,7 +81,7 @@ class _Target:
     ) -> None:
         written = [message for message in messages if isinstance(message, Written)]
         operations = operations_of(
-            wish for message in written for wish in _WISHES.decode(message.wishes)
+            each for message in written for each in _OPERATIONS.decode(message.operations)
         )
         if not operations:
             return
@@ -94,12 +99,12 @@ class StreamCommitWriter(_Target, DataSourceStreamWriter):
         if not queries:
             return
         (query,) = queries
-        assert query is not None, "the tasks of a stream know their query"
+        assert query is not None, "Spark sets the query id for the tasks of a stream"
         self._commit(messages, Batch(query, batchId))
 
 
 class CommitWriter(_Target, DataSourceWriter):
-    """A write that is repeated adds nothing if it names itself by the options `query` and `batch`.
+    """A repeated write adds nothing if it has the options `query` and `batch`.
 
     With `expected`, a hash, it fails if its keys have changed since that commit.
     """
@@ -131,6 +136,6 @@ def _batch(options: Mapping[str, str]) -> Batch | None:
         return None
     if query is None or number is None or not number.isdecimal():
         raise CannotRun(
-            "Options 'query' and 'batch' go together: any name, and a number that rises"
+            "Options 'query' and 'batch' need each other: a name, and an ascending number"
         )
     return Batch(query, int(number))

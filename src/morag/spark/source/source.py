@@ -1,4 +1,4 @@
-"""The format `morag`, as Spark's Python Data Source API wants it."""
+"""The format `morag`, for Spark's Python Data Source API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from morag.spark.source.reading import TableReader
+    from morag.spark.source.table_reader import TableReader
 
 _READERS: Final[dict[str, type[TableReader]]] = {
     "references": ReferencesReader,
@@ -38,8 +38,8 @@ _READERS: Final[dict[str, type[TableReader]]] = {
 class MoragDataSource(DataSource):
     """Reads the tables of a catalog, follows a branch, and writes rows as commits.
 
-    A schema with fewer columns is how a query says that it does not need the others: Spark does
-    not tell a Python data source what a `select` leaves out.
+    To read fewer columns, a query sets a schema with only these: Spark does not pass the columns of
+    a `select` to a Python data source.
     """
 
     @classmethod

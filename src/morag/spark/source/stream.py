@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from morag.client.places import NO_ANCESTOR
-from morag.model.names import check_hash, check_reference_name
+from morag.model.names import NO_ANCESTOR_HASH, check_hash, check_reference_name
 from morag.spark.errors import CannotRun
 from morag.spark.opening import opened
-from morag.spark.source.following import commits_after, fork_of
+from morag.spark.source.commit_ranges import commits_after, fork_of
 from morag.spark.source.log import log_batches
-from morag.spark.source.options import shows_operations
-from morag.spark.source.unknown import refuse_unknown
+from morag.spark.source.options import refuse_unknown, shows_operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +19,8 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from morag.client import Client
+    from morag.catalog import Catalog
     from morag.spark.opening import Origin
-    from morag.versions.repository import Repository
 
 Offset: TypeAlias = "dict[str, str]"
 
@@ -34,11 +31,11 @@ _COMMITS_PER_TASK: Final = 1000
 
 
 class StreamBroken(CannotRun):
-    """What a query has read is not on its branch any more."""
+    """The last commit that a query has read is no longer on its branch."""
 
 
 class Commits(InputPartition):
-    """Commits that follow each other, both ends included."""
+    """Consecutive commits, both ends included."""
 
     def __init__(self, newest: str, oldest: str) -> None:
         self.newest = newest
@@ -48,11 +45,12 @@ class Commits(InputPartition):
 class CommitStream(DataSourceStreamReader):
     """An offset is the last commit that was delivered.
 
-    Spark writes the next offset to its checkpoint before it asks for rows, and after a crash asks
-    for the rows between the same two offsets. History never changes, so they are the same rows.
+    Spark writes the next offset to its checkpoint before it requests rows, and after a crash
+    it requests the rows between the same two offsets. These are the same rows, because history
+    never changes.
 
-    A new query delivers what follows the commit that the option `start` names: nothing at all
-    (`beginning`), where the branch is when the query starts (`now`), or a hash.
+    A new query delivers the commits after the one that the option `start` names: the empty state
+    (`beginning`), the head of the branch when the query starts (`now`), or a hash.
     """
 
     def __init__(self, origin: Origin, options: Mapping[str, str], schema: StructType) -> None:
@@ -63,24 +61,26 @@ class CommitStream(DataSourceStreamReader):
         if self._branch is not None:
             _check_branch(self._branch)
         self._start = _start(options.get("start", BEGINNING))
-        self._most = _most(options.get("max_commits"))
+        self._max_commits = _max_commits(options.get("max_commits"))
         self._with_operations = shows_operations(options)
-        self._position: str | None = None  # Up to where Spark has planned.
-        self._ahead: list[str] = []  # What follows `_behind`, newest first, as far as we looked.
+        self._position: str | None = None  # The end of the last planned batch.
+        # The commits after `_behind`, newest first, as far as they were read.
+        self._ahead: list[str] = []
         self._behind: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name.
-        """The same at every call: when the first batch is repeated, Spark asks again.
+        """The same at every call: when the first batch is repeated, Spark calls this again.
 
-        So `now` stays a word. The first batch of such a query is empty, and its end says when.
+        So `now` is not resolved here. The first batch of such a query is empty, and its end is the
+        head.
         """
         return _offset(self._start)
 
     def latestOffset(self) -> Offset:  # noqa: N802 - Spark's name.
-        """Where the branch is, or `max_commits` further than before.
+        """The head of the branch, or at most `max_commits` after the previous offset.
 
-        A branch that was moved must be noticed here: what is returned goes to the checkpoint, and
-        a restart would stumble over it for ever.
+        A branch that was moved must be detected here: the returned offset goes to the checkpoint,
+        and every restart would fail with it.
         """
         position = self._start if self._position is None else self._position
         with opened(self._origin) as catalog:
@@ -93,13 +93,13 @@ class CommitStream(DataSourceStreamReader):
                     raise CannotRun(
                         f"Option 'start' names {position}, which is not on branch '{branch}'"
                     )
-                raise StreamBroken(_explained(catalog, branch, position, head))
+                raise StreamBroken(_broken_message(catalog, branch, position, head))
         if not self._ahead:
             return _offset(position)
-        return _offset(self._ahead[-self._most if self._most < len(self._ahead) else 0])
+        return _offset(self._ahead[max(0, len(self._ahead) - self._max_commits)])
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Also called with twice the same, when a query restarts, to say how far it was."""
+        """Spark also calls this with equal offsets, on a restart, to pass the last position."""
         after, last = start["after"], end["after"]
         self._position = last
         if after in (last, NOW):
@@ -112,7 +112,7 @@ class CommitStream(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        assert isinstance(partition, Commits), "they are ours"
+        assert isinstance(partition, Commits), "Spark passes on what `partitions` returned"
         with opened(self._origin) as catalog:
             newest_first = list(
                 catalog.history.log(
@@ -123,8 +123,8 @@ class CommitStream(DataSourceStreamReader):
             )
         yield from log_batches(reversed(newest_first), self._schema)
 
-    def _look_ahead(self, catalog: Repository | Client, position: str, head: str) -> bool:
-        """Make `_ahead` lead from the position to the head, if anything does."""
+    def _look_ahead(self, catalog: Catalog, position: str, head: str) -> bool:
+        """Fill `_ahead` with the commits from the position to the head, if it is an ancestor."""
         if self._ahead and (more := commits_after(catalog, self._ahead[0], head)) is not None:
             self._ahead[:0] = more
             return True
@@ -140,12 +140,12 @@ class CommitStream(DataSourceStreamReader):
             hashes = self._ahead[self._ahead.index(last) :]
             self._forget_through(last)
             return hashes
-        # A batch that is repeated after a restart, or one that was planned by another process.
+        # The batch is repeated after a restart, or was planned by another process.
         with opened(self._origin) as catalog:
             found = commits_after(catalog, after, last)
             if found is None:
                 branch = self._branch or catalog.default_branch
-                raise StreamBroken(_explained(catalog, branch, after, last))
+                raise StreamBroken(_broken_message(catalog, branch, after, last))
             return found
 
     def _forget_through(self, last: str) -> None:
@@ -171,17 +171,17 @@ def _check_branch(ref: str) -> None:
 
 def _start(text: str) -> str:
     if text == BEGINNING:
-        return NO_ANCESTOR
+        return NO_ANCESTOR_HASH
     if text == NOW:
         return NOW
     hash = check_hash(text)
-    if len(hash) != len(NO_ANCESTOR):
+    if len(hash) != len(NO_ANCESTOR_HASH):
         raise CannotRun(f"Option 'start' must be '{BEGINNING}', '{NOW}' or a whole hash")
     return hash
 
 
-def _most(text: str | None) -> int:
-    """How many commits a batch may have."""
+def _max_commits(text: str | None) -> int:
+    """The maximum number of commits in a batch."""
     if text is None:
         return 1 << 62
     if not text.isdecimal() or int(text) == 0:
@@ -189,14 +189,14 @@ def _most(text: str | None) -> int:
     return int(text)
 
 
-def _explained(catalog: Repository | Client, branch: str, position: str, head: str) -> str:
+def _broken_message(catalog: Catalog, branch: str, position: str, head: str) -> str:
     fork = fork_of(catalog, position, head)
-    shared = "nothing" if fork == NO_ANCESTOR else f"the history up to {fork}"
-    start = BEGINNING if fork == NO_ANCESTOR else fork
+    shared = "nothing" if fork == NO_ANCESTOR_HASH else f"the history up to {fork}"
+    start = BEGINNING if fork == NO_ANCESTOR_HASH else fork
     return (
-        f"Branch '{branch}' is at {head} and does not hold {position} any more, up to which this "
-        f"query has read: it was moved elsewhere. Both have {shared}; what the query delivered "
-        "after that is no longer on the branch. To go on, undo what came of those commits and "
-        f"start a query with a new checkpoint and .option('start', '{start}'); to go on as if "
-        f"nothing had been, with '{NOW}'; or assign the branch back"
+        f"Branch '{branch}' was moved to {head}, which does not contain {position}, the last "
+        f"commit that this query has read. Both share {shared}; commits that the query delivered "
+        "after that are no longer on the branch. To continue, undo the effects of those commits "
+        f"and start a query with a new checkpoint and .option('start', '{start}'); or ignore them "
+        f"and start it with '{NOW}'; or assign the branch back"
     )

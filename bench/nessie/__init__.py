@@ -1,0 +1,1 @@
+"""Compares Nessie and Morag under the same load."""

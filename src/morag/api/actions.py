@@ -1,0 +1,242 @@
+"""The actions that both versions of the API share, after a request was parsed and checked.
+
+An endpoint turns parameters and body into the arguments of an action, and passes functions that
+build the response of its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from morag.api.call import PageOf, ok_at, ok_list, ok_log, ok_page
+from morag.model.results import LogEntry
+from morag.rest.responses import KeyedContent
+from morag.service.paging import Paging
+from morag.service.ref_resolution import RequestedRef
+from morag.versions.commit import CommitRequest
+
+if TYPE_CHECKING:
+    from morag.api.call import Call
+    from morag.api.http import Response
+    from morag.api.later import Answer, Pieces
+    from morag.model.content import Content
+    from morag.model.keys import ContentKey
+    from morag.model.merging import MergeOptions, MergeResult
+    from morag.model.meta import CommitMeta
+    from morag.model.names import ReferenceKind
+    from morag.model.operations import Operation
+    from morag.model.references import Reference
+    from morag.model.results import CommitResult, Entry
+    from morag.rest.responses import ReferenceView
+    from morag.service.listings import KeySelection
+
+ShowReference: TypeAlias = "Callable[[Reference], Response]"
+
+# Up to this number of keys are looked up at once, more by a thread, because contents may be large.
+# Most clients request no more than a table with its namespaces.
+_FEW_KEYS: Final = 4
+
+
+class LogRequest(Struct, frozen=True):
+    """The part of a history to list. `fetch_all` adds the operations of each commit."""
+
+    newest: RequestedRef
+    oldest: RequestedRef | None
+    paging: Paging
+    filter: str | None
+    fetch_all: bool
+
+
+class LogViews(Struct, frozen=True):
+    """How a version shows a page of a history, a commit of the page, and one of its operations."""
+
+    page: PageOf
+    entry: Callable[[LogEntry, tuple[()] | None], Struct]
+    operation: Callable[[Any], object]
+
+
+def list_references(
+    call: Call, paging: Paging, page: PageOf, show: Callable[[ReferenceView], Struct] | None = None
+) -> Answer:
+    fetch_all, filter = call.query.fetches_all(), call.query.text("filter")
+
+    def work() -> Pieces:
+        found = call.service.references.list(paging, fetch_all=fetch_all, filter=filter)
+        return ok_page("references", found, page, show)
+
+    return call.in_pieces(work)
+
+
+def get_reference(
+    call: Call, name: str, show: Callable[[ReferenceView], Struct], *, fetch_all: bool = False
+) -> Answer:
+    def work() -> Response:
+        found = call.service.references.get(name, fetch_all=fetch_all)
+        return ok_at(show(found), found)
+
+    return call.in_thread(work) if fetch_all else call.near(work)
+
+
+def create_reference(
+    call: Call, kind: ReferenceKind, name: str, source: RequestedRef, show: ShowReference
+) -> Answer:
+    references = call.service.references
+    return call.in_turn(lambda: show(references.create(kind, name, source)))
+
+
+def assign_reference(
+    call: Call,
+    kind: ReferenceKind | None,
+    target: RequestedRef,
+    to: RequestedRef,
+    show: ShowReference,
+) -> Answer:
+    return call.in_turn(lambda: show(call.service.references.assign(kind, target, to)))
+
+
+def delete_reference(
+    call: Call, kind: ReferenceKind | None, target: RequestedRef, show: ShowReference
+) -> Answer:
+    return call.in_turn(lambda: show(call.service.references.delete(kind, target)))
+
+
+def get_content(
+    call: Call,
+    ref: RequestedRef,
+    key: ContentKey,
+    show: Callable[[Content, Reference], Response],
+) -> Answer:
+    def work() -> Answer:
+        reference, found = call.service.contents.find(ref, key)
+        return call.showing(found, lambda content: show(content, reference))
+
+    return call.near(work, ref)
+
+
+def get_contents(
+    call: Call,
+    ref: RequestedRef,
+    keys: Sequence[ContentKey],
+    show: Callable[[tuple[KeyedContent, ...], Reference], Struct],
+    *,
+    tagged: bool,
+) -> Answer:
+    """Contents of several keys. If `tagged`, the hash of the reference is the entity tag."""
+
+    def at_once() -> Answer:
+        reference, found = call.service.contents.find_all(ref, keys)
+        if any(content.is_large for _, content in found):
+            return call.in_pieces(in_pieces)
+        shown = tuple(KeyedContent(key, content.content()) for key, content in found)
+        return ok_at(show(shown, reference), reference if tagged else None)
+
+    def in_pieces() -> Pieces:
+        reference, batches = call.service.contents.get_all(ref, keys)
+        at = reference if tagged else None
+        return ok_list("contents", batches, lambda: show((), reference), KeyedContent.of, at)
+
+    return call.near(at_once, ref) if len(keys) <= _FEW_KEYS else call.in_pieces(in_pieces)
+
+
+def get_entries(
+    call: Call,
+    ref: RequestedRef,
+    selection: KeySelection,
+    page: Callable[[Reference], PageOf],
+    show: Callable[[Entry], Struct] | None = None,
+    *,
+    with_content: bool = False,
+    depth: int = 0,
+) -> Answer:
+    def work() -> Pieces:
+        reference, found = call.service.listings.entries(
+            ref, selection, with_content=with_content, depth=depth
+        )
+        return ok_page("entries", found, page(reference), show)
+
+    return call.in_pieces(work)
+
+
+def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
+    listings = call.service.listings
+
+    def work() -> Pieces:
+        found = listings.log(
+            request.newest,
+            request.paging,
+            until=request.oldest,
+            filter=request.filter,
+            with_operations=request.fetch_all,
+        )
+        if request.fetch_all:
+            return ok_log(found, views.page, views.entry, views.operation, listings.operations)
+        return ok_page("logEntries", found, views.page, lambda entry: views.entry(entry, None))
+
+    return call.in_pieces(work)
+
+
+def get_diff(
+    call: Call,
+    before: RequestedRef,
+    after: RequestedRef,
+    selection: KeySelection,
+    page: Callable[[Reference, Reference], PageOf],
+) -> Answer:
+    def work() -> Pieces:
+        one, other, found = call.service.listings.diff(before, after, selection)
+        return ok_page("diffs", found, page(one, other))
+
+    return call.in_pieces(work)
+
+
+def commit(
+    call: Call,
+    target: RequestedRef,
+    operations: Sequence[Operation],
+    meta: CommitMeta,
+    show: Callable[[str, CommitResult], Response],
+) -> Answer:
+    """Commit operations; `show` gets the name of the branch and the result."""
+
+    def in_lane(request: CommitRequest) -> Answer:
+        return call.in_lane(request, lambda result: show(request.branch, result))
+
+    request = call.service.changes.commit_request(target, operations, meta)
+    if isinstance(request, CommitRequest):
+        return in_lane(request)
+    look_up = request
+    return call.near(lambda: in_lane(look_up()), target, is_change=True)
+
+
+def merge(
+    call: Call,
+    source: RequestedRef,
+    target: RequestedRef,
+    options: MergeOptions,
+    show: Callable[[MergeResult], Response],
+) -> Answer:
+    changes = call.service.changes
+
+    def work() -> Answer:
+        return call.in_lane(changes.merge_request(source, target, options), show)
+
+    return call.near(work, source, target, is_change=True)
+
+
+def transplant(
+    call: Call,
+    source: str,
+    hashes: Sequence[RequestedRef],
+    target: RequestedRef,
+    options: MergeOptions,
+    show: Callable[[MergeResult], Response],
+) -> Answer:
+    changes = call.service.changes
+
+    def work() -> Answer:
+        return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
+
+    return call.before_lane(work)

@@ -1,0 +1,217 @@
+"""The backend on PostgreSQL and CockroachDB, for any number of servers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from morag.backend.base import UNIQUE_KIND, Applied
+from morag.backend.postgres.arrays import BytesArray, NumberArray, TextArray
+from morag.backend.postgres.errors import ERRORS, Taken
+from morag.backend.postgres.opening import COCKROACH, POSTGRES, SCAN_FACTOR, PostgresConnector
+from morag.backend.sql import statements as sql
+from morag.backend.sql.pool import MOST, POOL_SIZE, Pool
+from morag.backend.sql.remote import RemoteSqlBackend, in_order, restarting
+from morag.errors import StoreCannotWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from morag.backend.base import LogRow, ObjId, RefSwap, Row
+    from morag.backend.postgres.opening import Dialect, TimedConnection
+    from morag.backend.sql.backend import Records
+    from morag.backend.sql.statements import Keyed, Statement
+    from morag.backend.urls import StoreUrl
+
+_AT_ONCE: Final = 2000
+
+# One parameter per column holds all rows, so the text is the same for any number of them.
+_ROWS: Final = "unnest(?::bytea[], ?::text[], ?::text[], ?::bytea[], ?::int8[])"
+_INSERT: Final = (
+    "INSERT INTO objs2 (repo, obj_id, obj_type, obj_vers, obj_value, obj_ref)"
+    f" SELECT ?::text, r.* FROM {_ROWS} AS r(id, kind, version, value, micros)"
+)
+_INSERT_NEW: Final = f"{_INSERT} ON CONFLICT DO NOTHING RETURNING obj_id"
+_REFRESH: Final = f"{_INSERT} ON CONFLICT (repo, obj_id) DO UPDATE SET obj_ref = excluded.obj_ref"
+_LOG: Final = (
+    "INSERT INTO ref_log (repo, log_key, log_value)"
+    " SELECT ?::text, r.* FROM unnest(?::bytea[], ?::bytea[]) AS r(key, value)"
+)
+# One index lookup per key, in all plans. For `obj_id = ANY(...)` the planner may prefer to scan the
+# whole repository, if its statistics are older than the growth of the repository.
+_FIND: Final = (
+    "SELECT o.* FROM unnest(?::{type}[]) AS k(key), LATERAL"
+    " (SELECT {columns} FROM {table} WHERE repo = ? AND {key} = k.key LIMIT 1) AS o"
+)
+
+
+def _found_by_key(what: Keyed) -> str:
+    return _FIND.format(
+        type="text" if what is sql.REFS else "bytea",
+        columns=what.columns,
+        table=what.table,
+        key=what.key,
+    )
+
+
+_ABSENT: Final = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM refs2 WHERE repo = ? AND ref_name = ?)"
+# The swap comes first, and everything else depends on it. A unique row that is stored already makes
+# the cast to a number fail, and with it the statement: a condition could not see rows that other
+# transactions are about to insert.
+_APPLY: Final = f"""WITH swapped AS ({{swap}}),
+inserted AS ({_INSERT} WHERE EXISTS (SELECT 1 FROM swapped)
+    ON CONFLICT (repo, obj_id) DO UPDATE SET obj_ref = CASE
+        WHEN excluded.obj_type = '{UNIQUE_KIND}'
+        THEN ('unique but taken: ' || encode(excluded.obj_id, 'hex'))::int8
+        ELSE excluded.obj_ref END),
+logged AS ({_LOG} WHERE EXISTS (SELECT 1 FROM swapped) ON CONFLICT DO NOTHING)
+SELECT (SELECT count(*) FROM swapped),
+    ARRAY({_found_by_key(sql.IDS)})"""
+_IS_READ_ONLY: Final = "SELECT current_setting('transaction_read_only') = 'on'"
+_DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
+_ERASE: Final = tuple(
+    f"DELETE FROM {table} WHERE repo = ? AND {key} IN"
+    f" (SELECT {key} FROM {table} WHERE repo = ? LIMIT {_AT_ONCE})"
+    for table, key in (("refs2", "ref_name"), ("objs2", "obj_id"), ("ref_log", "log_key"))
+)
+
+
+def open_postgres(url: StoreUrl) -> PostgresBackend:
+    return _opened(url, POSTGRES)
+
+
+def open_cockroach(url: StoreUrl) -> PostgresBackend:
+    return _opened(url, COCKROACH)
+
+
+def _opened(url: StoreUrl, dialect: Dialect) -> PostgresBackend:
+    connector = PostgresConnector(url, dialect)
+    size = int(url.number("pool_size", POOL_SIZE, MOST)) or 1
+    pool = Pool(connector, size, connector.answer_seconds)
+    db = connector.connect_first()
+    try:
+        keeps_log = restarting(lambda: connector.prepare(db))
+    finally:
+        connector.close(db)
+    return PostgresBackend(pool, connector.answer_seconds, keeps_log)
+
+
+class PostgresBackend(RemoteSqlBackend):
+    """Every write is one statement, which the database executes as a whole or not at all.
+
+    Read committed is enough for that: an update that had to wait checks its condition again, and of
+    two inserts of one id the second waits for the first. CockroachDB runs it serializable, its
+    default. Nothing is read from replicas. A call that returned is as durable as the server's
+    `synchronous_commit` makes it; by default it is on disk.
+    """
+
+    def __init__(
+        self, pool: Pool[TimedConnection], answer_seconds: float, keeps_log: bool = True
+    ) -> None:
+        super().__init__(pool, keeps_log)
+        self._answer_seconds = answer_seconds
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        if not rows:
+            return frozenset()
+        rows = in_order(rows)
+        found = self._write(lambda: self._run((_INSERT_NEW, _columns(repo, rows)))[0])
+        new = frozenset(id for (id,) in found)
+        old = [row for row in rows if row.id not in new]
+        if old:
+            self._change((_REFRESH, _columns(repo, old)))
+        return new
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        ids = iter(ids)
+        while some := list(islice(ids, _AT_ONCE)):
+            self._change((_DELETE, (repo, BytesArray.of(some))))
+
+    def erase(self, repo: str) -> None:
+        for statement in _ERASE:
+            while self._change((statement, (repo, repo))):
+                pass
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        """One statement, and hence one round trip, for any number of rows.
+
+        Two calls that store one row at the same moment may both report it as new. A unique row is
+        stored by only one of them.
+        """
+        rows = in_order(rows)
+        ids = [row.id for row in rows]
+        change, args = _change_returning(repo, swap)
+        args = (*args, *_columns(repo, rows), *_log_columns(repo, log), BytesArray.of(ids), repo)
+        try:
+            ((swapped, stored),) = self._write(
+                lambda: self._run((_APPLY.format(swap=change), args))[0]
+            )
+        except Taken:
+            swapped, stored = 0, ()
+        if not swapped:
+            unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
+            return Applied(False, self._not_stored(repo, unique))
+        return Applied(True, frozenset(ids).difference(stored))
+
+    def check_writable(self) -> None:
+        """Ask the database: a standby, or a read-only role, still answers reads."""
+        ((is_read_only,),) = self._select((_IS_READ_ONLY, ()))
+        if is_read_only:
+            raise StoreCannotWrite(
+                "The database takes no writes: it is a standby, or read-only for this role"
+            )
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        if rows:
+            self._change((f"{_LOG} ON CONFLICT DO NOTHING", _log_columns(repo, rows)))
+
+    def _look_ups(self, what: Keyed, repo: str, keys: Sequence[Any]) -> Iterator[Statement]:
+        text = _found_by_key(what)
+        array = TextArray if what is sql.REFS else BytesArray
+        for some in sql.chunks(keys):
+            yield text, (array.of(some), repo)
+
+    def _select_page(self, statement: Statement) -> Records:
+        return self._read(lambda: self._run(statement, SCAN_FACTOR)[0])
+
+    def _run(self, statement: Statement, timeout_factor: int = 1) -> tuple[Records, int]:
+        text, args = statement
+        with ERRORS.translating(), self._pool.use() as db:
+            db.answer_seconds = self._answer_seconds * timeout_factor
+            cursor = db.execute(_spelt(text), args, binary=True)
+            return cursor.fetchall() if cursor.description else (), cursor.rowcount
+
+
+def _change_returning(repo: str, swap: RefSwap) -> Statement:
+    """The swap as a statement that returns a record if the swap succeeded."""
+    if swap.expected is None and swap.new is None:
+        return _ABSENT, (repo, swap.name)
+    change, args = sql.change_ref(repo, swap)
+    return f"{change} RETURNING 1", args
+
+
+@lru_cache(maxsize=256)
+def _spelt(text: str) -> bytes:
+    return text.replace("?", "%b").encode()
+
+
+def _columns(repo: str, rows: Sequence[Row]) -> tuple[object, ...]:
+    return (
+        repo,
+        BytesArray.of(row.id for row in rows),
+        TextArray.of([row.kind for row in rows]),
+        TextArray.of([row.version for row in rows]),
+        BytesArray.of(sql.row_value(row) for row in rows),
+        NumberArray.of([row.referenced_micros for row in rows]),
+    )
+
+
+def _log_columns(repo: str, log: Sequence[LogRow]) -> tuple[object, ...]:
+    return (
+        repo,
+        BytesArray.of(line.key for line in log),
+        BytesArray.of(line.data for line in log),
+    )

@@ -1,0 +1,377 @@
+"""The backend on a RocksDB directory, for a single server process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from itertools import islice
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Final
+
+from rocksdict import ColumnFamily, WriteBatch
+
+from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
+from morag.backend.ordered_keys import after, id_range, is_row_id, log_prefix_of, prefix_of, row_key
+from morag.backend.rocksdb.errors import WRITING
+from morag.backend.rocksdb.opening import REFS, ROWS, open_database
+from morag.backend.rocksdb.reads import FEW, RocksDBReads
+from morag.backend.rocksdb.secondary import open_secondary
+from morag.backend.store_files import keep_until_exit, lost_file_message, real_path
+from morag.errors import StoreCannotWrite, StoreLocked
+from morag.format.refs import decode_ref, encode_ref
+from morag.format.rows import decode_row, encode_row, refreshed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from morag.backend.base import RefSwap, Slice
+    from morag.backend.rocksdb.open_files import RocksDBFiles
+    from morag.backend.rocksdb.synced_note import SyncedNote
+    from morag.backend.urls import StoreUrl
+
+# The ref-log lives in the column family `default`, which Nessie opens and never touches.
+
+DELETE_AT_ONCE: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+def open_rocksdb(url: StoreUrl) -> RocksDBBackend:
+    url.check_options(frozenset({"sync", "accept_loss"}))
+    return RocksDBBackend(
+        url.path("for example rocksdb:./data"),
+        sync=url.flag("sync", default=True),
+        read_only=url.read_only,
+        accept_loss=url.flag("accept_loss", default=False),
+    )
+
+
+class RocksDBBackend:
+    """Checks and writes under one lock, and syncs outside of it, many writers with one sync.
+
+    A batch is first written without a sync, which takes microseconds. Then `flush_wal` syncs the
+    log. Unlike `write`, it releases the interpreter's lock, so that other threads run while the
+    disk works. A writer that finds no sync in progress syncs for all that have written so far.
+
+    So a write can be read before it is durable. For rows that is harmless: everything that builds
+    on them comes later in the log, so it is lost with them or not at all. A ref however is shown to
+    clients. Readers get its durable value until the sync is done, and the next swap of the same ref
+    waits for that.
+
+    After a failed sync, a later one that succeeds proves nothing, so every write is refused from
+    then on. The same holds if files are gone. After a failed write, RocksDB itself refuses all
+    others. If the disk was full and no longer is, RocksDB recovers after some seconds, and the next
+    write succeeds.
+    """
+
+    is_private: Final = True
+
+    def __init__(
+        self,
+        path: Path | str,
+        sync: bool = True,
+        read_only: bool = False,
+        accept_loss: bool = False,
+    ) -> None:
+        self._path = real_path(path)
+        self._read = RocksDBReads(self._path)
+        self._process = os.getpid()
+        self._notes: TemporaryDirectory[str] | None = None
+        self._files: RocksDBFiles | None = None
+        self._note: SyncedNote | None = None
+        if read_only:
+            self._db, self._notes = open_secondary(self._path)
+        else:
+            self._db, self._files, self._note = open_database(self._path, accept_loss=accept_loss)
+            self._note.write(self._db.latest_sequence_number())  # All of it is in tables now.
+        self._refs = self._db.get_column_family(REFS)
+        self._rows = self._db.get_column_family(ROWS)
+        self._in_refs = self._db.get_column_family_handle(REFS)
+        self._in_rows = self._db.get_column_family_handle(ROWS)
+        self._sync = sync
+        self._looking = Lock()  # Held while files are checked; taken before `_turn`.
+        self._turn = Condition(Lock())  # Guards everything below, and every decision to write.
+        # For each ref whose newest value is not durable: the number of the write, and the value
+        # before it.
+        self._durable: dict[bytes, tuple[int, bytes | None]] = {}
+        self._written = self._synced = 0
+        self._syncing = self._closed = False
+        self._refusal = ""  # Why all writes are refused until the store is reopened, if they are.
+        self._write_error: Exception | None = None  # Of the newest write, if it failed.
+
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        prefix, found = prefix_of(repo), {}
+        for name in names:
+            key = prefix + name.encode()
+            # In this order: a write is noted in `_durable` before it can be read.
+            newest = self._read.one(self._refs, key)
+            _, value = self._durable.get(key, (0, newest))
+            # The key of `b:x` in repository `a` is that of `x` in `a:b`; the stored name decides.
+            if value is not None and (ref := decode_ref(value, name)).name == name:
+                found[name] = ref
+        return found
+
+    def swap_ref(self, repo: str, swap: RefSwap) -> bool:
+        return self.apply(repo, (), swap).swapped
+
+    def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
+        if len(ids) > FEW:
+            ids = sorted(ids)  # Neighbours are in one block.
+        found = zip(ids, self._messages(prefix_of(repo), ids), strict=True)
+        return {id: decode_row(id, message) for id, message in found if message is not None}
+
+    def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        with self._turn:
+            stored = self._messages(prefix, [row.id for row in rows])
+            new = self._insert(batch, prefix, rows, stored)
+            self._write(batch)
+        return new
+
+    def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
+        key, batch = row_key(prefix_of(repo), expected.id), WriteBatch(raw_mode=True)
+        with self._turn:
+            self._check_refusal()
+            message = self._read.one(self._rows, key)
+            if message is None:
+                return False
+            stored = decode_row(expected.id, message)
+            if (stored.kind, stored.version) != (expected.kind, expected.version):
+                return False
+            if new is None:
+                batch.delete(key, self._in_rows)
+            else:
+                batch.put(key, encode_row(new), self._in_rows)
+            self._write(batch)
+        return True
+
+    def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
+        prefix = prefix_of(repo)
+        self._delete((row_key(prefix, id) for id in ids), self._in_rows)
+
+    def scan_rows(
+        self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
+    ) -> Iterator[Row]:
+        prefix = prefix_of(repo)
+        low, high = id_range(part)
+        end = after(prefix) if high is None else prefix + high
+        for key, message in self._read.scan(self._rows, prefix + low, end):
+            id = ObjId(key[len(prefix) :])
+            if is_row_id(id):
+                row = decode_row(id, message)
+                if not kinds or row.kind in kinds:
+                    yield row
+
+    def erase(self, repo: str) -> None:
+        prefix, log_prefix = prefix_of(repo), log_prefix_of(repo)
+        refs = self._read.scan(self._refs, prefix, after(prefix))
+        rows = self._read.scan(self._rows, prefix, after(prefix))
+        log = self._read.scan(self._db, log_prefix, after(log_prefix))
+        # Refs first: a crash then leaves only garbage.
+        self._delete((key for key, value in refs if _is_key(key, prefix, value)), self._in_refs)
+        self._delete((key for key, _ in rows if is_row_id(key[len(prefix) :])), self._in_rows)
+        self._delete((key for key, _ in log), None)
+
+    def close(self) -> None:
+        with self._looking, self._turn:
+            while self._synced < self._written and not self._refusal:
+                self._sync_all()
+            if self._closed:
+                return
+            self._closed = True
+            if self._files is not None and (lost := self._files.elsewhere()) is not None:
+                self._refuse_for(lost)
+                keep_until_exit(self._refs, self._rows, self._db, self._in_refs, self._in_rows)
+                _log.error("Closing the store '%s': %s", self._path, self._refusal)
+                return
+            newest = self._db.latest_sequence_number()
+            # RocksDB shuts down when the last of these is gone; each flushes what it wrote.
+            failure = None
+            for family in (self._refs, self._rows, self._db):
+                try:
+                    family.close()
+                except Exception as error:  # noqa: BLE001 - The others must be closed, too.
+                    failure = error
+            del self._in_refs, self._in_rows
+            if self._notes is not None:
+                self._notes.cleanup()
+            if self._note is not None:
+                if failure is None:
+                    self._note.look_at_manifest()
+                    self._note.write(newest)
+                self._note.close()
+        if failure is not None:  # No harm: what was acknowledged is in RocksDB's log.
+            _log.error("Closing the store '%s': %s", self._path, failure)
+
+    def check_writable(self) -> None:
+        lost = None
+        with self._looking:  # Not `_turn`: writers need not wait until a directory is read.
+            if self._files is not None and not self._closed and not self._refusal:
+                lost = self._files.lost_of_all(self._db)
+        with self._turn:
+            self._refuse_for(lost)
+            self._check_refusal()
+            if self._write_error is not None:  # An empty batch fails as long as others do.
+                self._write_now(WriteBatch(raw_mode=True))
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        key = prefix + swap.name.encode()
+        with self._turn:
+            while key in self._durable and not self._refusal:
+                self._sync_all()
+            self._check_refusal()
+            stored = self._messages(prefix, [row.id for row in rows])
+            unique = [
+                (row.id, message)
+                for row, message in zip(rows, stored, strict=True)
+                if row.kind == UNIQUE_KIND
+            ]
+            fresh = frozenset(id for id, message in unique if message is None)
+            value = self._read.one(self._refs, key)
+            if any(message is not None for _, message in unique) or not _is(value, swap.expected):
+                return Applied(swapped=False, new=fresh)
+            new = self._insert(batch, prefix, rows, stored)
+            self._append(batch, repo, log)
+            if swap.new is None:
+                batch.delete(key, self._in_refs)
+            else:
+                batch.put(key, encode_ref(swap.new), self._in_refs)
+            self._write(batch, key, value)
+        return Applied(swapped=True, new=new)
+
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        self._append(batch, repo, rows)
+        with self._turn:
+            self._write(batch)
+
+    def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
+        prefix = log_prefix_of(repo)
+        end = after(prefix) if before is None else prefix + before
+        lines = self._read.last(self._db, prefix, end, limit)
+        return [LogRow(key[len(prefix) :], data) for key, data in lines]
+
+    def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
+        return self._read.several(self._rows, [prefix + id for id in ids])
+
+    def _insert(
+        self,
+        batch: WriteBatch,
+        prefix: bytes,
+        rows: Sequence[Row],
+        stored: Sequence[bytes | None],
+    ) -> frozenset[ObjId]:
+        new = []
+        for row, message in zip(rows, stored, strict=True):
+            if message is None:
+                new.append(row.id)
+                message = encode_row(row)
+            else:
+                message = refreshed(row.id, message, row.referenced_micros)
+            batch.put(row_key(prefix, row.id), message, self._in_rows)
+        return frozenset(new)
+
+    def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
+        prefix = log_prefix_of(repo)
+        for row in rows:
+            batch.put(prefix + row.key, row.data)
+
+    def _delete(self, keys: Iterable[bytes], family: ColumnFamily | None) -> None:
+        keys = iter(keys)
+        while some := list(islice(keys, DELETE_AT_ONCE)):
+            batch = WriteBatch(raw_mode=True)
+            for key in some:
+                batch.delete(key, family)
+            with self._turn:
+                self._write(batch)
+
+    def _write(self, batch: WriteBatch, ref: bytes = b"", before: bytes | None = None) -> None:
+        """Write, and return when it is durable. Until then readers get `before`."""
+        if os.getpid() != self._process:
+            raise StoreLocked(
+                "This store was opened by the process that this one was forked from, and RocksDB "
+                "serves one process; open it after the fork, in one of them"
+            )
+        self._notice_lost_files()
+        self._check_refusal()
+        if not self._sync:
+            self._write_now(batch)
+            return
+        self._written += 1
+        mine = self._written
+        if ref:
+            self._durable[ref] = mine, before
+        try:
+            self._write_now(batch)
+        except Exception:
+            self._durable.pop(ref, None)  # Nothing was written.
+            raise
+        while self._synced < mine:
+            self._check_refusal()
+            self._sync_all()
+
+    def _write_now(self, batch: WriteBatch) -> None:
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            meaning = WRITING.translate(error, self._path)
+            if meaning is error:
+                raise
+            self._write_error = error
+            raise meaning from error
+        self._write_error = None
+
+    def _sync_all(self) -> None:
+        """Sync everything written so far, or wait for the sync that is in progress."""
+        if self._syncing:
+            self._turn.wait()
+            return
+        self._syncing, upto, done = True, self._written, False
+        newest = self._db.latest_sequence_number()
+        self._turn.release()
+        try:
+            self._db.flush_wal(sync=True)
+            done = True
+            if self._note is not None:
+                self._note.write(newest)
+        except Exception as error:  # noqa: BLE001 - It fails all writers that wait.
+            self._refusal = (
+                f"The store '{self._path}' could not sync to disk ({error}) and refuses all writes"
+                " since. Check the disk, then reopen the store: restart the server"
+            )
+        finally:
+            self._turn.acquire()
+            self._syncing = False
+            if done:
+                self._synced = upto
+                for key in [key for key, (number, _) in self._durable.items() if number <= upto]:
+                    del self._durable[key]
+            self._turn.notify_all()
+
+    def _notice_lost_files(self) -> None:
+        if self._files is not None:
+            self._refuse_for(self._files.lost())
+
+    def _refuse_for(self, lost: str | None) -> None:
+        """Writes stay refused: a file that was put back may not be the one that was lost."""
+        if lost is not None and not self._refusal:
+            self._refusal = lost_file_message(self._path, lost)
+
+    def _check_refusal(self) -> None:
+        if self._refusal:
+            raise StoreCannotWrite(self._refusal)
+
+
+def _is(value: bytes | None, expected: Ref | None) -> bool:
+    if value is None or expected is None:
+        return value is None and expected is None
+    return decode_ref(value, expected.name).identity == expected.identity
+
+
+def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:
+    return key == prefix + decode_ref(value, key.decode(errors="replace")).name.encode()

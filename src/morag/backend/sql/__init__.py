@@ -1,0 +1,1 @@
+"""Statements, tables and connections that the SQL engines share."""

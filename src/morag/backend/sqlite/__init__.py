@@ -1,0 +1,10 @@
+"""SQLite: a file that the processes of one machine share."""
+
+from typing import Final
+
+from morag.backend.engines import Engine, Traits
+
+ENGINE: Final = Engine(
+    "morag.backend.sqlite.backend:open_sqlite",
+    Traits(embedded=True),
+)

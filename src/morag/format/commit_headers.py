@@ -1,0 +1,82 @@
+"""Commit metadata as the headers that a commit stores, and back."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from morag.format.header_order import java_header_order
+from morag.model.meta import CommitMeta
+from morag.model.times import instant_text, parse_header_time
+
+if TYPE_CHECKING:
+    from morag.format.ids import Headers
+    from morag.format.objects import Commit
+
+_COMMIT_TIME: Final = "date"
+_AUTHOR_TIME: Final = "author-date"
+_COMMITTER: Final = "committer"
+_AUTHORS: Final = "author"
+_SIGNED_OFF_BY: Final = "signed-off-by"
+
+
+def headers_of(meta: CommitMeta) -> Headers:
+    """The headers of complete metadata, in the order in which they are stored and hashed.
+
+    Names become lower case. A property with the name of a field shares the field's header, and its
+    values come first, so readers take the first of them for the field. Nessie does the same.
+    """
+    assert meta.commit_time is not None and meta.author_time is not None, "times are not set"
+    assert meta.committer is not None and meta.authors, "committer or authors are not set"
+    headers: dict[str, tuple[str, ...]] = {}
+    for property, values in meta.properties.items():
+        if values:
+            name = property.lower()
+            headers[name] = headers.get(name, ()) + values
+    if headers:
+        _add(headers, _COMMIT_TIME, (meta.commit_time,))
+        _add(headers, _AUTHOR_TIME, (meta.author_time,))
+        _add(headers, _COMMITTER, (meta.committer,))
+        _add(headers, _AUTHORS, meta.authors)
+    else:
+        headers = {
+            _COMMIT_TIME: (meta.commit_time,),
+            _AUTHOR_TIME: (meta.author_time,),
+            _COMMITTER: (meta.committer,),
+            _AUTHORS: meta.authors,
+        }
+    if meta.signed_off_by:
+        _add(headers, _SIGNED_OFF_BY, meta.signed_off_by)
+    return tuple([(name, headers[name]) for name in java_header_order(tuple(headers))])
+
+
+def meta_of(commit: Commit) -> CommitMeta:
+    """The metadata in the headers. A time that cannot be parsed is left out."""
+    properties = dict(commit.headers)
+    commit_times = properties.pop(_COMMIT_TIME, ())
+    author_times = properties.pop(_AUTHOR_TIME, ())
+    committers = properties.pop(_COMMITTER, ())
+    parents: tuple[str, ...] = (commit.parent.hex(),)
+    if commit.merge_parents:
+        parents += tuple(id.hex() for id in commit.merge_parents)
+    return CommitMeta(
+        message=commit.message,
+        authors=properties.pop(_AUTHORS, ()),
+        author_time=_normalised(author_times[0]) if author_times else None,
+        signed_off_by=properties.pop(_SIGNED_OFF_BY, ()),
+        properties=properties,
+        hash=commit.id.hex(),
+        committer=committers[0] if committers else None,
+        commit_time=_normalised(commit_times[0]) if commit_times else None,
+        parents=parents,
+    )
+
+
+def _add(headers: dict[str, tuple[str, ...]], name: str, values: tuple[str, ...]) -> None:
+    headers[name] = headers.get(name, ()) + values
+
+
+@lru_cache(maxsize=1024)  # In nearly all commits both times are the same text.
+def _normalised(text: str) -> str | None:
+    nanos = parse_header_time(text)
+    return None if nanos is None else instant_text(nanos)

@@ -1,0 +1,106 @@
+"""Protobuf's wire format, written by hand: the parts that the storage format uses.
+
+A dozen message types with two wire types do not justify a generated library, and code that writes
+each field controls the exact bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VARINT_TYPE: Final = 0
+BYTES_TYPE: Final = 2
+_U64: Final = (1 << 64) - 1
+_SMALL: Final = tuple(bytes([n]) for n in range(128))
+_SHORT_HEADS: Final = tuple(
+    bytes([number << 3 | BYTES_TYPE, size]) for number in range(16) for size in range(128)
+)
+"""Tag and size of most fields that hold bytes."""
+
+
+def varint(value: int) -> bytes:
+    """Seven bits per byte, lowest first; a negative number takes its 64-bit form."""
+    if 0 <= value < 128:
+        return _SMALL[value]
+    if 0 <= value < 16384:
+        return b"%c%c" % (value & 0x7F | 0x80, value >> 7)
+    value &= _U64
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that starts at `at`, and the offset after it. Raises IndexError on cut data."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 63:
+            raise ValueError("varint is longer than ten bytes")
+
+
+def signed(value: int) -> int:
+    """The unsigned 64-bit number of a field as a signed one."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def tag_of(number: int, wire_type: int) -> int:
+    return number << 3 | wire_type
+
+
+def int_field(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value)
+
+
+def bytes_field(number: int, data: bytes) -> bytes:
+    size = len(data)
+    if number < 16:
+        if size < 128:
+            return _SHORT_HEADS[number << 7 | size] + data
+        if size < 16384:
+            return b"%c%c%c%b" % (number << 3 | BYTES_TYPE, size & 0x7F | 0x80, size >> 7, data)
+    return varint(tag_of(number, BYTES_TYPE)) + varint(size) + data
+
+
+def text_field(number: int, text: str) -> bytes:
+    return bytes_field(number, text.encode())
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Every field in stored order: its number, and an unsigned int or bytes."""
+    for tag, value in tagged_fields(data):
+        yield tag >> 3, value
+
+
+def tagged_fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Every field in stored order: its tag, and an unsigned int or bytes by the wire type."""
+    at, end = 0, len(data)
+    while at < end:
+        # Most tags and sizes take one byte; a call for each would double the time.
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else read_varint(data, at)
+        kind = tag & 7
+        if kind == BYTES_TYPE:
+            size, at = (data[at], at + 1) if data[at] < 0x80 else read_varint(data, at)
+            start, at = at, at + size
+            if at > end:
+                raise ValueError("message is cut short")
+            yield tag, data[start:at]
+        elif kind == VARINT_TYPE:
+            value, at = read_varint(data, at)
+            yield tag, value
+        else:
+            raise ValueError(f"wire type {kind} is not used by the storage format")

@@ -1,0 +1,351 @@
+"""Reads the contents of a commit: single contents, listings, and diffs with another commit."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from morag.errors import BadRequest, ContentNotFound
+from morag.format.content_values import content_of_value
+from morag.format.index_entries import value_of
+from morag.format.objects import Value
+from morag.index.diff import diff_with_pauses, difference
+from morag.index.keys import KeyRange, content_key, contents_range, store_key
+from morag.index.layered import index_of, split_keys
+from morag.model.content import TYPE_NAMES
+from morag.model.entry_columns import ALL, WHOLE, columns_of_entries, path_of_key
+from morag.model.keys import ContentKey, check_key
+from morag.model.results import Diff, Entry
+from morag.versions.columns import columns, path_range
+from morag.versions.content_batches import Stored, with_contents
+from morag.versions.entries import content_id_text, type_payload
+from morag.versions.listing import Listing, key_token, token_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from morag.index.diff import Difference
+    from morag.index.layered import CommitIndex
+    from morag.model.content import Content
+    from morag.model.entry_columns import Columns, EntryFilter, KeySpan
+    from morag.persist.persist import Persist
+    from morag.versions.resolve import At, Resolver
+
+PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
+_KEYS_AT_ONCE: Final = 100
+_LARGE_BYTES: Final = 16 * 1024
+
+
+class Bounds(Struct, frozen=True):
+    """The selection of a listing: keys between two bounds or below a prefix, and only `keys` if
+    there are any. A token continues after the previous page, even if that is before `min_key`."""
+
+    min_key: ContentKey | None = None
+    max_key: ContentKey | None = None
+    prefix: ContentKey | None = None
+    keys: tuple[ContentKey, ...] = ()
+    token: str | None = None
+
+    def range(self) -> KeyRange:
+        if self.prefix is not None and (self.min_key is not None or self.max_key is not None):
+            raise BadRequest(PREFIX_RULE)
+        min_key = None if self.token else self.min_key
+        for bound in (min_key, self.max_key, self.prefix, *self.keys):
+            if bound is not None:
+                check_key(bound)
+        range = contents_range(min_key, self.max_key, self.prefix, self.keys)
+        return range.within(KeyRange(token_key(self.token))) if self.token else range
+
+
+class Undecoded(Struct, frozen=True, gc=False):
+    """A content that is not decoded yet, because a large one takes many milliseconds."""
+
+    value: Value
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.value.data) > _LARGE_BYTES
+
+    def content(self) -> Content:
+        return content_of_value(self.value)
+
+
+class CommitContents:
+    """Contents and their keys, as of any commit."""
+
+    def __init__(self, persist: Persist, resolver: Resolver) -> None:
+        self._persist = persist
+        self._resolver = resolver
+
+    def get(self, at: At, key: ContentKey) -> Content:
+        """The content of one key; ContentNotFound if there is none."""
+        content = self.find(at, key)
+        if content is None:
+            raise ContentNotFound(
+                f"Could not find content for key '{key}' in reference '{at}'.", key
+            )
+        return content
+
+    def find(self, at: At, key: ContentKey) -> Content | None:
+        """The content of one key, if there is any."""
+        found = self.find_undecoded(at, key)
+        return None if found is None else found.content()
+
+    def find_undecoded(self, at: At, key: ContentKey) -> Undecoded | None:
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        check_key(key)
+        op = index.get(store_key(key))
+        return None if op is None else Undecoded(self._persist.fetch(Value, value_of(op)))
+
+    def undecoded(self, at: At, keys: Sequence[ContentKey]) -> list[tuple[ContentKey, Undecoded]]:
+        """Like `get_all`, before the contents are decoded."""
+        found = {
+            item.key: value_of(op)
+            for item in self._looked_up(at, keys)
+            if (op := item.ops[0]) is not None
+        }
+        values = self._persist.fetch_all(Value, list(found.values()))
+        return list(zip(found, map(Undecoded, values), strict=True))
+
+    def get_all(self, at: At, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
+        """The contents of the keys that exist, in the requested order."""
+        return {key: found for batch in self.get_some(at, keys) for key, found in batch}
+
+    def get_some(
+        self, at: At, keys: Sequence[ContentKey]
+    ) -> Iterator[list[tuple[ContentKey, Content]]]:
+        """Like `get_all`, in chunks of about 128 KiB, any of which may be empty."""
+        batches = with_contents(self._persist, self._looked_up(at, keys))
+        return (
+            [
+                (item.key, content)
+                for item, content in zip(items, contents, strict=True)
+                if content is not None
+            ]
+            for items, contents in batches
+        )
+
+    def keys(
+        self,
+        at: At,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        token: str | None = None,
+    ) -> Listing[ContentKey]:
+        """Only the keys, which is the fastest listing."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        range = Bounds(min_key, max_key, prefix, (), token).range()
+
+        def keys() -> Iterator[ContentKey]:
+            return (k for raw, _ in index.items(range) if (k := content_key(raw)) is not None)
+
+        return Listing(keys, lambda key: key_token(store_key(key)))
+
+    def has_between(self, at: At, low: ContentKey, high: ContentKey) -> bool:
+        """Whether the commit has a key between the two, or removed one."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        between = KeyRange(upper=store_key(high)).after(store_key(low))
+        if next(index.items(between), None) is not None:
+            return True
+        return any(key in between for key, _ in index.operations())
+
+    def entries(
+        self,
+        at: At,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        keys: Sequence[ContentKey] = (),
+        with_content: bool = False,
+        token: str | None = None,
+    ) -> Listing[Entry]:
+        """Everything on a commit, in key order. Bounds and prefix belong to the listing."""
+        bounds = Bounds(min_key, max_key, prefix, tuple(keys), token)
+        if not with_content:
+            return self.plain_entries(at, bounds)
+        stored = self.stored(at, bounds)
+        return Listing(
+            lambda: (entry for found in self.entries_of(stored) for entry in found),
+            lambda entry: key_token(store_key(entry.key)),
+        )
+
+    def plain_entries(self, at: At, bounds: Bounds) -> Listing[Entry]:
+        """Like `entries` without content."""
+        found = self._found(at, bounds)
+
+        def entries() -> Iterator[Entry]:
+            for key, op in found():
+                type = TYPE_NAMES[type_payload(self._persist, op)]
+                yield Entry(key, type, content_id_text(self._persist, op))
+
+        return Listing(entries, lambda entry: key_token(store_key(entry.key)))
+
+    def stored(self, at: At, bounds: Bounds) -> Listing[Stored]:
+        """Like `entries` with content, before the contents are read."""
+        found = self._found(at, bounds)
+
+        def stored() -> Iterator[Stored]:
+            return (
+                Stored(key, (op,), TYPE_NAMES[type_payload(self._persist, op)])
+                for key, op in found()
+            )
+
+        return Listing(stored, _stored_token)
+
+    def entries_of(self, stored: Iterable[Stored]) -> Iterator[list[Entry]]:
+        """Entries with their contents, in chunks of about 128 KiB."""
+        for items, contents in with_contents(self._persist, stored):
+            yield list(map(_entry, items, contents))
+
+    def columns(
+        self,
+        at: At,
+        *,
+        span: KeySpan = WHOLE,
+        selected: EntryFilter = ALL,
+        with_content: bool = False,
+    ) -> Iterator[Columns]:
+        """Like `entries`, in columns, for large numbers of entries (`versions/columns.py`)."""
+        if selected.key is not None:
+            return self._columns_of_key(at, selected.key, span, selected, with_content)
+        return columns(
+            self._persist,
+            self._resolver.resolve(at).commit,
+            path_range(span),
+            with_content=with_content,
+            wanted=None if selected.accepts_all else selected.accepts,
+        )
+
+    def splits(self, at: At, parts: int) -> tuple[ContentKey, ...]:
+        """Keys that cut a commit into at most `parts` ranges of about the same size."""
+        if parts < 1:
+            raise BadRequest("There must be at least one part")
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        found = (content_key(raw) for raw in split_keys(index, parts))
+        return tuple(key for key in found if key is not None)
+
+    def diff(
+        self,
+        before: At,
+        after: At,
+        *,
+        min_key: ContentKey | None = None,
+        max_key: ContentKey | None = None,
+        prefix: ContentKey | None = None,
+        keys: Sequence[ContentKey] = (),
+        token: str | None = None,
+    ) -> Listing[Diff]:
+        """The differences between two commits, in key order."""
+        bounds = Bounds(min_key, max_key, prefix, tuple(keys), token)
+        changed = self.changed(before, after, bounds)
+        return Listing(
+            lambda: (item for found in self.diffs_of(changed) for item in found),
+            lambda item: key_token(store_key(item.key)),
+        )
+
+    def changed(self, before: At, after: At, bounds: Bounds) -> Listing[Stored]:
+        """Like `diff`, before the contents are read. The listing has pauses."""
+        one = index_of(self._persist, self._resolver.resolve(before).commit)
+        other = index_of(self._persist, self._resolver.resolve(after).commit)
+        keys, range = bounds.keys, bounds.range()
+
+        def changed() -> Iterator[Stored | None]:
+            found = (
+                _compared(one, other, keys, range) if keys else diff_with_pauses(one, other, range)
+            )
+            return map(_stored_difference, found)
+
+        return Listing(changed, _stored_token, has_pauses=True)
+
+    def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
+        """Differences with their contents, in chunks of about 128 KiB."""
+        for items, contents in with_contents(self._persist, changed):
+            sides = zip(items, contents[::2], contents[1::2], strict=True)
+            yield [Diff(item.key, was, now) for item, was, now in sides]
+
+    def _columns_of_key(
+        self, at: At, key: ContentKey, span: KeySpan, selected: EntryFilter, with_content: bool
+    ) -> Iterator[Columns]:
+        found = span.cut(self.entries(at, keys=(key,), with_content=with_content))
+        kept = [each for each in found if selected.accepts(path_of_key(each.key), each.type)]
+        if kept:
+            yield columns_of_entries(kept, with_content=with_content)
+
+    def _looked_up(self, at: At, keys: Sequence[ContentKey]) -> Iterator[Stored]:
+        """The keys with their index entries, in the requested order, each once."""
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        for key in keys:
+            check_key(key)
+        return _stored(index, dict.fromkeys(keys))
+
+    def _found(self, at: At, bounds: Bounds) -> Callable[[], Iterator[tuple[ContentKey, bytes]]]:
+        """Start reading the selected keys with their index entries."""
+        commit = self._resolver.resolve(at).commit
+        index = index_of(self._persist, commit)
+        if commit is None:  # Nothing comes after any token, so the token is not parsed.
+            bounds = replace(bounds, token=None)
+        keys, range = bounds.keys, bounds.range()
+
+        def found() -> Iterator[tuple[ContentKey, bytes]]:
+            stored = _lookup(index, keys, range) if keys else index.items(range)
+            return ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
+
+        return found
+
+
+def _entry(stored: Stored, content: Content | None) -> Entry:
+    assert content is not None, "an existing entry has a value"
+    return Entry(stored.key, stored.type, content.id or "", content)
+
+
+def _stored_token(stored: Stored) -> str:
+    return key_token(store_key(stored.key))
+
+
+def _stored_difference(found: Difference | None) -> Stored | None:
+    """None for a pause, and for a difference that is not content."""
+    key = None if found is None else content_key(found[0])
+    return None if found is None or key is None else Stored(key, found[1:])
+
+
+def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
+    """The keys in the requested order, with their index entries."""
+    rest = iter(keys)
+    while batch := {key: store_key(key) for key in islice(rest, _KEYS_AT_ONCE)}:
+        index.preload(batch.values())
+        for key, raw in batch.items():
+            yield Stored(key, (index.get(raw),))
+
+
+def _compared(
+    one: CommitIndex, other: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
+) -> Iterator[Difference | None]:
+    """The difference of each of the keys within the range, in key order; None for equal ones."""
+    for batch in _sorted(keys, range):
+        one.preload(batch)
+        other.preload(batch)
+        yield from (difference(one, other, raw) for raw in batch)
+
+
+def _lookup(
+    index: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
+) -> Iterator[tuple[bytes, bytes]]:
+    """The entries of the keys that exist within the range, in key order."""
+    for batch in _sorted(keys, range):
+        index.preload(batch)
+        for raw in batch:
+            op = index.get(raw)
+            if op is not None:
+                yield raw, op
+
+
+def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> Iterator[list[bytes]]:
+    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
+    while batch := list(islice(wanted, _KEYS_AT_ONCE)):
+        yield batch

@@ -1,1 +1,0 @@
-"""The original and Morag side by side: the same random requests, and the same answers."""
