@@ -16,7 +16,7 @@ from morag import TagNote
 from morag.backend.base import Ref, RefSwap
 from morag.backend.rocksdb.backend import RocksDBBackend
 from morag.config import Settings
-from morag.errors import ReferenceNotFound
+from morag.errors import ReferenceAlreadyExists, ReferenceNotFound
 from morag.model.keys import ContentKey
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
@@ -168,6 +168,7 @@ def test_both_servers_repair_half_finished_changes_of_references(directory: Dire
     was = interrupt(directory, "their")
     with directory.morag() as ours:
         assert_repaired(ours, "their", head)
+        complete_by_changes(ours, "their", head)
         ours.create("BRANCH", "their-unpurged", head)
         commit_table(ours, "their-unpurged", 2)
         shown = ours.seen()
@@ -237,7 +238,7 @@ def interrupt(directory: Directory, whose: str, *more: str) -> dict[str, Ref]:
 
 
 def assert_repaired(catalog: Catalog, whose: str, head: str) -> None:
-    """Some references are repaired when they are read by name, the others by a listing."""
+    """Some references are read by name, the others by a listing."""
     assert catalog.head(f"{whose}-lost") == head
     for name in ("marked", "unpurged"):
         with pytest.raises((ReferenceNotFound, Refused), match="not found"):
@@ -246,6 +247,16 @@ def assert_repaired(catalog: Catalog, whose: str, head: str) -> None:
     found = [name for name in names(catalog.seen()) if name.startswith(whose)]
     assert {f"{whose}-lost", f"{whose}-lost-too", f"{whose}-lost-tag"} <= {*found}
     assert not any("marked" in name or "unpurged" in name for name in found)
+
+
+def complete_by_changes(catalog: Catalog, whose: str, head: str) -> None:
+    """Our reads write nothing: a change of the reference completes what was interrupted."""
+    for kind, name in (("BRANCH", "lost"), ("BRANCH", "lost-too"), ("TAG", "lost-tag")):
+        with pytest.raises(ReferenceAlreadyExists):
+            catalog.create(kind, f"{whose}-{name}", head)
+    for name in ("marked", "marked-too"):
+        catalog.create("BRANCH", f"{whose}-{name}", head)
+        catalog.delete(f"{whose}-{name}")
 
 
 def assert_rows(directory: Directory, was: dict[str, Ref]) -> None:

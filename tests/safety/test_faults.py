@@ -183,7 +183,7 @@ class Worker:
             assert self._stale or self.names[name] is not False
 
     def _list(self, step: int) -> None:
-        """List references, which also repairs unfinished work of other threads."""
+        """List references, some of which other threads are creating or dropping."""
         with suppress(InjectedFault, ServiceUnavailable):
             found = {reference.name for reference in self._repo.references.list()}
             for name, known in self.names.items():

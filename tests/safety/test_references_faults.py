@@ -25,7 +25,10 @@ from tests.safety.faulty_stores import (
 from tests.safety.history_checks import found_names, in_thread, put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from morag.versions.repository import Repository
+    from tests.backend.faulty import Plan
 
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
 
@@ -150,24 +153,66 @@ def test_an_interrupted_create_is_in_the_ref_log_once(weak: bool) -> None:
     with pytest.raises(InjectedFault):
         store.repo.references.create_branch("new", "main", who="ann")
     assert authors(store.other(), "new", "CREATE") == []
-    assert found_names(store.other(), ["new"]) == {"new"}
+    store.other().commit("new", [put("a")], "a")
     assert authors(store.other(), "new", "CREATE") == [""]
 
 
-def test_a_create_that_a_reader_repaired_is_in_the_ref_log_once(store: Store) -> None:
+def test_a_create_that_another_server_completed_is_in_the_ref_log_once(store: Store) -> None:
     other = store.other()
-    store.backend.plan = BeforeSwap(store, lambda: other.references.get("new"), swap=2)
+    store.backend.plan = BeforeSwap(store, lambda: other.commit("new", [put("c")], "c"), swap=2)
     store.repo.references.create_branch("new", "main", who="ann")
     assert len(authors(other, "new", "CREATE")) == 1
 
 
+def half_created(weak: bool) -> Store:
+    """A store with a branch `new` whose name is stored, but whose row is not."""
+    store = Store(FaultyBackend, weak, QUICK, World())
+    store.repo.commit("main", [put("a")], "a")
+    store.repo.references.create_branch("dropped", "main")
+    store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
+    with pytest.raises(InjectedFault):
+        store.repo.references.create_branch("new", "main")
+    return store
+
+
+CHANGES: dict[str, Callable[[Repository], object]] = {
+    "assign": lambda repo: repo.references.assign("new", "other"),
+    "commit": lambda repo: repo.commit("new", [put("b")], "b"),
+    "delete": lambda repo: repo.references.delete("new"),
+    "merge": lambda repo: repo.merge("other", "new"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_reference_whose_creation_was_interrupted_can_be_changed(weak: bool, change: str) -> None:
+    store = half_created(weak)
+    other = store.other()
+    other.references.create_branch("other", "main")
+    other.commit("other", [put("c")], "c")
+    CHANGES[change](other)
+    assert found_names(other, ["new"]) == (set() if change == "delete" else {"new"})
+
+
+def test_reading_completes_no_interrupted_change(weak: bool) -> None:
+    """A slow reader could complete a creation after the reference was dropped."""
+    store = half_created(weak)
+    names = [f"refs/heads/{name}" for name in ("new", "dropped")]
+    store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
+    with pytest.raises(InjectedFault):
+        store.repo.references.delete("dropped")
+    before = store.memory.read_refs("", names)
+    assert [ref.deleted for ref in before.values()] == [True]
+    assert found_names(store.other(), ["new", "dropped"]) == {"new"}
+    assert store.memory.read_refs("", names) == before
+
+
 class DroppedBeforeInsert:
-    """Has another server drop a reference just before a reader inserts its missing row.
+    """Has another server drop a reference just before a writer inserts its missing row.
 
     `insert` is the fault of that insert, and `upcoming` holds the faults of the calls after it.
     """
 
-    def __init__(self, store: Store, insert: Fault | None, upcoming: Upcoming) -> None:
+    def __init__(self, store: Store, insert: Fault | None, upcoming: Plan) -> None:
         self._store, self._insert, self._upcoming = store, insert, upcoming
         # Without `apply`, the first swap only verifies that the names are current.
         self._passed = 1 if store.weak else 0
@@ -195,18 +240,38 @@ FAILURES: list[dict[str, list[Fault | None]]] = [
 
 @pytest.mark.parametrize("insert", [None, Fault.AFTER, Fault.FALSE_AFTER])
 @pytest.mark.parametrize("failures", FAILURES, ids=str)
-def test_a_dropped_reference_stays_dropped_when_a_reader_repairs_it_late(
+def test_a_dropped_reference_stays_dropped_when_its_creation_is_completed_late(
     weak: bool, failures: dict[str, list[Fault | None]], insert: Fault | None
 ) -> None:
-    store = Store(FaultyBackend, weak, QUICK, World())
-    store.backend.plan = Upcoming({store.swap: [None, Fault.BEFORE]})
-    with pytest.raises(InjectedFault):
-        store.repo.references.create_branch("new", "main")  # The name is stored, the row is not.
-    upcoming = Upcoming(failures)
+    store, upcoming = half_created(weak), Upcoming(failures)
     store.backend.plan = DroppedBeforeInsert(store, insert, upcoming)
     with suppress(InjectedFault, ReferenceNotFound):
-        store.repo.references.get("new")
+        store.repo.commit("new", [put("b")], "b")
     assert upcoming.is_over
+    assert found_names(store.other(), ["new"]) == set()
+
+
+class MovedBeforeCheck:
+    """Has another server commit to a row just before its writer checks that its name exists."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.is_over = False
+
+    def fault(self, method: str, call: int) -> Fault | None:
+        if method == "read_refs" and not self.is_over:
+            self.is_over = True
+            self._store.other().commit("new", [put("c")], "c")
+        return None
+
+
+def test_a_dropped_reference_stays_dropped_when_its_late_row_is_moved(weak: bool) -> None:
+    store = half_created(weak)
+    moved = MovedBeforeCheck(store)
+    store.backend.plan = DroppedBeforeInsert(store, None, moved)
+    with pytest.raises(ReferenceNotFound):
+        store.repo.commit("new", [put("b")], "b")
+    assert moved.is_over
     assert found_names(store.other(), ["new"]) == set()
 
 

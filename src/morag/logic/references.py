@@ -2,13 +2,16 @@
 
 All names are kept as keys of the internal reference `int/refs`, by ordinary commits. Creating a
 reference commits its name first and inserts its row last; dropping marks the row first, commits,
-and removes the row last. A reader that finds a missing step completes it: if the row of a
-committed name is missing, it inserts the row; if a row is marked, it finishes the drop.
+and removes the row last. The next change of that name completes a missing step: if the row of a
+committed name is missing, it inserts the row; if a row is marked, it finishes the drop. Readers
+complete nothing (`ReferenceReader`): a row that a slow reader inserts after a drop would be a
+reference without a name.
 """
 
 from __future__ import annotations
 
-from threading import Lock
+from contextlib import contextmanager
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +35,7 @@ from morag.logic.reflog import RefOperation
 from morag.model.times import instant_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from morag.backend.base import LogRow
     from morag.format.objects import Obj
@@ -52,14 +55,15 @@ class RefMoved(Exception):
 
 
 class References(ReferenceReader):
-    """References that can be changed. Reads complete interrupted changes."""
+    """References that can be changed. Finding one completes interrupted changes of it."""
 
     def __init__(self, persist: Persist, ref_log: RefLogWriter, retries: Retries) -> None:
         super().__init__(persist)
         self._ref_log = ref_log
         self._retries = retries
-        # Names change one at a time in this process; the swap decides between processes.
-        self._lock = Lock()
+        # Names change one at a time in this process; the swap decides between processes. A change
+        # finds the reference first, and that may restore it.
+        self._lock = RLock()
 
     def create(
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
@@ -74,14 +78,16 @@ class References(ReferenceReader):
             line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
             for _ in self._retries.attempts("create reference"):
-                if self._inserted(ref, line):
+                with self._taken_back_on_failure(ref):
+                    inserted = self._swapped(name, None, ref, [line])
+                if inserted:
                     # A store of one process needs no check: the lock prevents a concurrent drop.
                     if self._persist.is_shared and not self._check_until_answered(
                         self._is_among_names, ref
                     ):
                         self._take_back_if_dropped(ref)
                     return ref
-                # A reader may have completed it first, perhaps from an older commit.
+                # Another server may have completed it first, perhaps from an older commit.
                 found = self._persist.ref(name)
                 if found is not None and found.created_micros == ref.created_micros:
                     self._persist.append_log([line])
@@ -95,9 +101,14 @@ class References(ReferenceReader):
             ref.name, RefOperation.ASSIGN_REFERENCE, ref.pointer, pointer, who
         )
         moved = self._persist.moved(ref, pointer)
-        if not self._swapped(ref.name, ref, moved, [line]):
-            raise RefMoved(self.get(ref.name))
-        return moved
+        for _ in self._retries.attempts("assign reference"):
+            if self._swapped(ref.name, ref, moved, [line]):
+                return moved
+            now = self.get(ref.name)
+            if now.identity != ref.identity:
+                raise RefMoved(now)
+            # The caller read a reference whose row was missing. Now it is there.
+        raise AssertionError("the attempts end with an error")
 
     def drop(self, name: str, expected: ObjId, who: str = "") -> Ref:
         _check_not_internal(name)
@@ -123,23 +134,37 @@ class References(ReferenceReader):
         may_be_done = False
         for attempt in self._retries.attempts("move reference"):
             try:
-                if self._persist.swap_ref(name, expected, new, lines):
-                    return True
-                if not self._is_done(name, expected, new):
-                    return False
-                # If nothing failed, another server may have made the change and logged it. Two
-                # servers that log a creation write the same line.
-                if may_be_done or expected is None:
-                    self._persist.append_log(lines)
-                return True
+                return self._swapped_once(name, expected, new, lines, may_be_done)
             except StoreBusy as busy:
                 attempt.failure, may_be_done = busy, True
-            except Exception:  # After any error the swap may have succeeded.
-                if not self._is_done(name, expected, new):
-                    raise
-                self._persist.append_log(lines)
-                return True
         raise AssertionError("the attempts end with an error")
+
+    def _swapped_once(
+        self,
+        name: str,
+        expected: Ref | None,
+        new: Ref | None,
+        lines: Sequence[LogRow],
+        may_be_done: bool = False,
+    ) -> bool:
+        """Like `_swapped`, but a busy store raises; `may_be_done` if an earlier try failed."""
+        try:
+            if self._persist.swap_ref(name, expected, new, lines):
+                return True
+            if not self._is_done(name, expected, new):
+                return False
+            # If nothing failed, another server may have made the change and logged it. Two
+            # servers that log a creation write the same line.
+            if may_be_done or expected is None:
+                self._persist.append_log(lines)
+            return True
+        except StoreBusy:
+            raise
+        except Exception:  # After any error the swap may have succeeded.
+            if not self._is_done(name, expected, new):
+                raise
+            self._persist.append_log(lines)
+            return True
 
     def _is_done(self, name: str, expected: Ref | None, new: Ref | None) -> bool:
         """Whether the store is in the state after the swap, or has moved on from it."""
@@ -169,44 +194,66 @@ class References(ReferenceReader):
         return None
 
     def _restored(self, name: str) -> Ref | None:
-        created = self._created(name)
-        if created is not None:
-            created = self._currently_created(name)
-        if created is None:
+        if self._created(name) is None:
             return None
-        ref = ref_of(created)
+        with self._lock:
+            for attempt in self._retries.attempts("restore reference"):
+                # Checked before each insert: another server may have dropped the name during the
+                # pause, and a row that is inserted after that is visible until it is removed.
+                created = self._currently_created(name)
+                if created is None:
+                    return None
+                try:
+                    return self._restored_once(ref_of(created))
+                except StoreBusy as busy:
+                    attempt.failure = busy
+        raise AssertionError("the attempts end with an error")
+
+    def _restored_once(self, ref: Ref) -> Ref | None:
         # The creator is unknown, but the creation must not be missing from the log.
-        inserted = self._inserted(ref, self._ref_log.creation(ref))
+        line = self._ref_log.creation(ref)
+        with self._taken_back_on_failure(ref):
+            inserted = self._swapped_once(ref.name, None, ref, [line])
         if self._take_back_if_dropped(ref):
             return None
         if inserted:
             return ref
-        row = self._persist.ref(name)
+        row = self._persist.ref(ref.name)
         return None if row is None or row.deleted else row
 
-    def _inserted(self, ref: Ref, line: LogRow) -> bool:
-        """Insert the row of a committed name. An insert that failed may have succeeded."""
+    @contextmanager
+    def _taken_back_on_failure(self, ref: Ref) -> Iterator[None]:
+        """For the insert of a row. An insert that failed may have succeeded."""
         try:
-            return self._swapped(ref.name, None, ref, [line])
+            yield
         except StoreCannotWrite:
             raise  # Nothing was written.
-        except Exception:  # The insert may have succeeded.
+        except Exception:
             self._take_back_if_dropped(ref)
             raise
 
     def _take_back_if_dropped(self, ref: Ref) -> bool:
         """Remove a row that was inserted after its name had been dropped.
 
-        Between the commit of the name and our insert, a reader may have inserted the row and
-        another server dropped the reference. Then no other process would ever remove the row.
+        Between the commit of the name and our insert, other servers may have inserted the row and
+        dropped the reference. Then no other process would ever remove the row.
         """
         return self._check_until_answered(self._taken_back, ref)
 
     def _taken_back(self, ref: Ref) -> bool:
         if self._currently_created(ref.name) == _initial_state(ref):
             return False
-        self._persist.swap_ref(ref.name, ref, None)
-        return True
+        # A dropped name never returns with the same creation time. So the row is removed even if
+        # another client found it and moved it: that move counts as made before the drop.
+        row = ref
+        for _ in self._retries.attempts("remove reference"):
+            if self._persist.swap_ref(ref.name, row, None):
+                return True
+            found = self._persist.ref(ref.name)
+            if found is None or found.created_micros != ref.created_micros:
+                return True
+            row = found
+        raise AssertionError("the attempts end with an error")
 
     def _check_until_answered(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
         """Check again after a failure: otherwise a row without a name could remain forever."""

@@ -72,14 +72,14 @@ class Repository:
         self._persist = Persist(
             backend, ObjectCache(settings.cache_bytes), settings, world.clock_nanos, refutes
         )
-        references: ReferenceReader
         if self._persist.read_only:
             check_exists(self._persist)
-            references, self._writers = ReferenceReader(self._persist), no_writers
+            self._writers = no_writers
         else:
             writers = Writers.of(self._persist, settings, world)
-            references, self._writers = writers.references, lambda: writers
+            self._writers = lambda: writers
             initialize(self._persist, writers.references)
+        references = ReferenceReader(self._persist)
         self._resolver = Resolver(self._persist, references)
         self.default_branch = read_description(self._persist).default_branch_name
 
