@@ -145,7 +145,9 @@ def test_nessie_continues_a_repository_that_we_created(directory: Directory) -> 
         assert notes == {"noted": NOTE, "moved": NOTE, "dropped": None}
 
 
-def test_both_servers_repair_half_finished_changes_of_references(directory: Directory) -> None:
+def test_both_servers_show_and_complete_half_finished_changes_of_references(
+    directory: Directory,
+) -> None:
     with directory.morag() as ours:
         commit_table(ours, "main", 0)
         head = ours.head("main")
@@ -153,7 +155,7 @@ def test_both_servers_repair_half_finished_changes_of_references(directory: Dire
         ours.repo.references.create_tag("our-lost-noted", "main", NOTE)
     was = interrupt(directory, "our", "tags/our-lost-noted")
     with directory.nessie() as nessie:
-        assert_repaired(nessie, "our", head)
+        assert_shown_as_completed(nessie, "our", head)
         # A deletion without its last step is completed only when the name is needed again.
         with pytest.raises(Refused, match="already exists"):
             nessie.create("BRANCH", "our-unpurged", head)
@@ -167,7 +169,7 @@ def test_both_servers_repair_half_finished_changes_of_references(directory: Dire
         assert ours.repo.references.note("our-lost-noted") == NOTE
     was = interrupt(directory, "their")
     with directory.morag() as ours:
-        assert_repaired(ours, "their", head)
+        assert_shown_as_completed(ours, "their", head)
         complete_by_changes(ours, "their", head)
         ours.create("BRANCH", "their-unpurged", head)
         commit_table(ours, "their-unpurged", 2)
@@ -237,13 +239,13 @@ def interrupt(directory: Directory, whose: str, *more: str) -> dict[str, Ref]:
     return {name: was[name] for name in lost}
 
 
-def assert_repaired(catalog: Catalog, whose: str, head: str) -> None:
+def assert_shown_as_completed(catalog: Catalog, whose: str, head: str) -> None:
     """Some references are read by name, the others by a listing."""
     assert catalog.head(f"{whose}-lost") == head
     for name in ("marked", "unpurged"):
         with pytest.raises((ReferenceNotFound, Refused), match="not found"):
             catalog.head(f"{whose}-{name}")
-    catalog.seen()  # A lost row may be repaired only after a deletion is finished.
+    catalog.seen()  # Nessie restores a lost ref only after it has finished a deletion.
     found = [name for name in names(catalog.seen()) if name.startswith(whose)]
     assert {f"{whose}-lost", f"{whose}-lost-too", f"{whose}-lost-tag"} <= {*found}
     assert not any("marked" in name or "unpurged" in name for name in found)

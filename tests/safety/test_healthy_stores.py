@@ -120,7 +120,8 @@ class Life:
         sleep(self._random.uniform(0.2, 0.8))
         child.kill()
         _, errors = child.communicate()
-        assert errors == b""
+        # The kill before may have cut a large write short, which was not acknowledged then.
+        assert all(line.endswith(b"is unfinished and left out") for line in errors.splitlines())
 
     def _copy(self) -> None:
         self._moves += 1

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.errors import ReferenceConflict, ReferenceNotFound, StoreCannotWrite
+from morag.errors import ReferenceConflict, ReferenceNotFound, StoreBusy, StoreCannotWrite
+from morag.versions.repository import Repository
 from morag.versions.world import World
 from tests.backend.faulty import Fault, FaultyBackend, InjectedFault
 from tests.safety.faulty_stores import (
@@ -27,7 +28,6 @@ from tests.safety.history_checks import found_names, in_thread, put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from morag.versions.repository import Repository
     from tests.backend.faulty import Plan
 
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
@@ -103,8 +103,6 @@ def test_a_drop_that_another_server_finished_succeeds(store: Store) -> None:
     other = store.other()
 
     def finish_and_create() -> None:
-        with suppress(ReferenceNotFound):
-            other.references.get("dev")
         other.references.create_branch("dev", "main")
 
     store.backend.plan = OthersOnTop(store.swap, finish_and_create)
@@ -161,11 +159,72 @@ def test_a_create_that_another_server_completed_is_in_the_ref_log_once(store: St
     other = store.other()
     store.backend.plan = BeforeSwap(store, lambda: other.commit("new", [put("c")], "c"), swap=2)
     store.repo.references.create_branch("new", "main", who="ann")
-    assert len(authors(other, "new", "CREATE")) == 1
+    assert authors(other, "new", "CREATE") == ["ann"]
+
+
+def verifying_swaps(store: Store) -> int:
+    """How many calls of `store.swap` only verify that the names are current, before an insert."""
+    return 1 if store.weak else 0
+
+
+class HeldBeforeInsert:
+    """Holds a server that completes a creation, just before it inserts the ref."""
+
+    def __init__(self, store: Store) -> None:
+        self._swap, self._passed = store.swap, verifying_swaps(store)
+        self.reached, self.released = Event(), Event()
+
+    def fault(self, method: str, call: int) -> Fault | None:
+        if method == self._swap:
+            self._passed -= 1
+            if self._passed == -1:
+                self.reached.set()
+                assert self.released.wait(10)
+        return None
+
+
+def test_completing_a_creation_too_late_keeps_its_author_in_the_ref_log(store: Store) -> None:
+    held = HeldBeforeInsert(store)
+    backend = type(store.backend)(store.memory, held, weak=store.weak)
+    completing = Repository(backend, QUICK, World())
+    commits = []
+
+    def start_commit() -> None:
+        commits.append(in_thread(lambda: completing.commit("new", [put("c")], "c")))
+        assert held.reached.wait(10)
+
+    store.backend.plan = BeforeSwap(store, start_commit, swap=2)
+    store.repo.references.create_branch("new", "main", who="ann")
+    held.released.set()
+    commits[0].result(10)
+    assert authors(store.other(), "new", "CREATE") == ["ann"]
+
+
+def test_a_commit_waits_for_a_creation_in_its_own_process(store: Store) -> None:
+    commits = []
+
+    def start_commit() -> None:
+        commits.append(in_thread(lambda: store.repo.commit("new", [put("c")], "c")))
+        time.sleep(0.05)  # Let the commit reach the lock.
+        assert not commits[0].done()
+
+    store.backend.plan = BeforeSwap(store, start_commit, swap=2)
+    store.repo.references.create_branch("new", "main", who="ann")
+    commits[0].result(10)
+    assert authors(store.other(), "new", "CREATE") == ["ann"]
+
+
+def test_a_completed_creation_is_logged_when_its_reply_is_lost(weak: bool) -> None:
+    store = half_created(weak)
+    passed = [None] if weak else []
+    plan = store.backend.plan = Upcoming({store.swap: [*passed, Fault.AFTER]})
+    store.repo.commit("new", [put("b")], "b")
+    assert plan.is_over
+    assert authors(store.other(), "new", "CREATE") == [""]
 
 
 def half_created(weak: bool) -> Store:
-    """A store with a branch `new` whose name is stored, but whose row is not."""
+    """A store with a branch `new` whose name is stored, but whose ref is not."""
     store = Store(FaultyBackend, weak, QUICK, World())
     store.repo.commit("main", [put("a")], "a")
     store.repo.references.create_branch("dropped", "main")
@@ -207,15 +266,15 @@ def test_reading_completes_no_interrupted_change(weak: bool) -> None:
 
 
 class DroppedBeforeInsert:
-    """Has another server drop a reference just before a writer inserts its missing row.
+    """Has another server drop a reference just before a writer inserts its missing ref.
 
-    `insert` is the fault of that insert, and `upcoming` holds the faults of the calls after it.
+    `passed` is the number of swaps before that insert, `insert` is its fault, and `upcoming` has
+    the faults of the calls after it.
     """
 
-    def __init__(self, store: Store, insert: Fault | None, upcoming: Plan) -> None:
-        self._store, self._insert, self._upcoming = store, insert, upcoming
-        # Without `apply`, the first swap only verifies that the names are current.
-        self._passed = 1 if store.weak else 0
+    def __init__(self, store: Store, passed: int, insert: Fault | None, upcoming: Plan) -> None:
+        self._store, self._passed = store, passed
+        self._insert, self._upcoming = insert, upcoming
 
     def fault(self, method: str, call: int) -> Fault | None:
         if method != self._store.swap:
@@ -231,7 +290,7 @@ class DroppedBeforeInsert:
 FAILURES: list[dict[str, list[Fault | None]]] = [
     {"read_refs": [Fault.BEFORE]},
     {"read_refs": [Fault.BEFORE] * 5},
-    {"read_refs": [None, Fault.BEFORE]},
+    {"read_refs": [Fault.STALE]},
     {"swap_ref": [Fault.BEFORE]},
     {"swap_ref": [None, Fault.BEFORE]},
     {"swap_ref": [None, Fault.AFTER]},
@@ -244,7 +303,7 @@ def test_a_dropped_reference_stays_dropped_when_its_creation_is_completed_late(
     weak: bool, failures: dict[str, list[Fault | None]], insert: Fault | None
 ) -> None:
     store, upcoming = half_created(weak), Upcoming(failures)
-    store.backend.plan = DroppedBeforeInsert(store, insert, upcoming)
+    store.backend.plan = DroppedBeforeInsert(store, verifying_swaps(store), insert, upcoming)
     with suppress(InjectedFault, ReferenceNotFound):
         store.repo.commit("new", [put("b")], "b")
     assert upcoming.is_over
@@ -252,26 +311,44 @@ def test_a_dropped_reference_stays_dropped_when_its_creation_is_completed_late(
 
 
 class MovedBeforeCheck:
-    """Has another server commit to a row just before its writer checks that its name exists."""
+    """Has another server commit to a ref before its writer reads any ref.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.is_over = False
+    `second` is the fault of the second read.
+    """
+
+    def __init__(self, store: Store, second: Fault | None = None) -> None:
+        self._store, self._second = store, second
+        self.reads = 0
 
     def fault(self, method: str, call: int) -> Fault | None:
-        if method == "read_refs" and not self.is_over:
-            self.is_over = True
+        self.reads += method == "read_refs"
+        if method == "read_refs" and self.reads == 1:
             self._store.other().commit("new", [put("c")], "c")
-        return None
+        return self._second if method == "read_refs" and self.reads == 2 else None
 
 
-def test_a_dropped_reference_stays_dropped_when_its_late_row_is_moved(weak: bool) -> None:
+def test_a_dropped_reference_stays_dropped_when_its_late_ref_is_moved(weak: bool) -> None:
     store = half_created(weak)
     moved = MovedBeforeCheck(store)
-    store.backend.plan = DroppedBeforeInsert(store, None, moved)
+    store.backend.plan = DroppedBeforeInsert(store, verifying_swaps(store), None, moved)
     with pytest.raises(ReferenceNotFound):
         store.repo.commit("new", [put("b")], "b")
-    assert moved.is_over
+    assert moved.reads
+    assert found_names(store.other(), ["new"]) == set()
+    assert store.other().references.moves(1).items[0].operation == "DELETE_REFERENCE"
+
+
+@pytest.mark.parametrize("second", [None, Fault.BEFORE])
+def test_a_dropped_reference_stays_dropped_when_its_creator_is_late(
+    weak: bool, second: Fault | None
+) -> None:
+    """Another server completes and drops it before the insert, and commits to it after that."""
+    store = Store(BusyBackend, weak, QUICK, World())
+    moved = MovedBeforeCheck(store, second)
+    store.backend.plan = DroppedBeforeInsert(store, 1, Fault.AFTER, moved)
+    with suppress(StoreBusy):
+        store.repo.references.create_branch("new", "main")
+    assert moved.reads >= 2
     assert found_names(store.other(), ["new"]) == set()
 
 

@@ -32,7 +32,7 @@ class Applied(Struct, frozen=True):
 
 
 class LogRow(Struct, frozen=True, gc=False):
-    """One line of the ref-log. Keys rise with time and are unique; the data is opaque here."""
+    """One line of the ref-log. Keys rise with time; the data is opaque here."""
 
     key: bytes
     data: bytes
@@ -171,7 +171,9 @@ class ChecksWritable(Protocol):
 class KeepsRefLog(Protocol):
     """A backend that keeps the ref-log, in a table that Nessie does not read."""
 
-    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None: ...
+    def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
+        """Add lines. Of two lines with the same key either may stay."""
+        ...
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         """The newest lines first, only keys smaller than `before` if that is given."""

@@ -59,10 +59,26 @@ class ReferenceReader:
         self, prefix: str = "", start: str | None = None, end: str | None = None
     ) -> Iterator[Ref]:
         """References in the order of their names, from `start` on, up to `end` inclusive."""
-        entries = self._names(self._names_ref()).items(text_range(prefix, start, end))
+        entries = self.names(self.names_ref()).items(text_range(prefix, start, end))
         names = (key_text(key) for key, _ in entries)
         while batch := list(islice(names, _REFS_AT_ONCE)):
             yield from (ref for ref in self.find_all(batch) if ref is not None)
+
+    def created(self, name: str) -> RefObj | None:
+        """The committed record of this name, or None."""
+        return self.created_at(self.names_ref(), name)
+
+    def created_at(self, names: Ref | None, name: str) -> RefObj | None:
+        op = self.names(names).get(text_key(name))
+        return None if op is None else self._persist.fetch(RefObj, value_of(op))
+
+    def names_ref(self) -> Ref | None:
+        return self._persist.ref(REFS)
+
+    def names(self, ref: Ref | None) -> CommitIndex:
+        """All names, as they are committed at this state of `int/refs`."""
+        head = NO_ANCESTOR if ref is None else ref.pointer
+        return index_of(self._persist, head_commit(self._persist, head))
 
     def _as_completed(self, name: str, stored: Ref | None) -> Ref | None:
         """The reference after a change that may have been interrupted; None if it does not exist.
@@ -71,33 +87,11 @@ class ReferenceReader:
         """
         if name.startswith(INTERNAL):
             return None
-        if stored is None:
-            return self._restored(name)
-        return self._dropped(stored) if stored.deleted else stored
-
-    def _restored(self, name: str) -> Ref | None:
-        """A name that was committed, but whose ref was not inserted yet."""
-        created = self._created(name)
-        return None if created is None else ref_of(created)
-
-    def _dropped(self, marked: Ref) -> Ref | None:
-        """A ref that is marked as deleted and was not removed yet."""
-        return None
-
-    def _created(self, name: str) -> RefObj | None:
-        """The committed record of this name, or None."""
-        return self._created_at(self._names_ref(), name)
-
-    def _created_at(self, names: Ref | None, name: str) -> RefObj | None:
-        op = self._names(names).get(text_key(name))
-        return None if op is None else self._persist.fetch(RefObj, value_of(op))
-
-    def _names_ref(self) -> Ref | None:
-        return self._persist.ref(REFS)
-
-    def _names(self, ref: Ref | None) -> CommitIndex:
-        head = NO_ANCESTOR if ref is None else ref.pointer
-        return index_of(self._persist, head_commit(self._persist, head))
+        if stored is None:  # Its name may be committed, and its ref not inserted yet.
+            created = self.created(name)
+            return None if created is None else ref_of(created)
+        # A ref that is marked as deleted will be removed.
+        return None if stored.deleted else stored
 
 
 def ref_of(created: RefObj) -> Ref:

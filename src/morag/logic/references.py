@@ -1,16 +1,15 @@
-"""Named references: create, find, list, move and drop them, atomically for all readers.
+"""Changes of named references: create, move and drop them, atomically for all readers.
 
 All names are kept as keys of the internal reference `int/refs`, by ordinary commits. Creating a
-reference commits its name first and inserts its row last; dropping marks the row first, commits,
-and removes the row last. The next change of that name completes a missing step: if the row of a
-committed name is missing, it inserts the row; if a row is marked, it finishes the drop. Readers
-complete nothing (`ReferenceReader`): a row that a slow reader inserts after a drop would be a
-reference without a name.
+reference commits its name first and inserts its ref last; dropping marks the ref first, commits,
+and removes the ref last. The next creation, commit, assignment or drop that meets a missing step
+completes it: if the ref of a committed name is missing, it inserts the ref; if a ref is marked, it
+finishes the drop. Readers complete nothing (`ReferenceReader`): a ref that a slow reader inserts
+after a drop would be a reference without a name.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ import msgspec
 from morag.errors import (
     BadRequest,
     ReferenceAlreadyExists,
+    ReferenceNotFound,
     RepositoryCorrupt,
     StoreBusy,
     StoreCannotWrite,
@@ -35,7 +35,7 @@ from morag.logic.reflog import RefOperation
 from morag.model.times import instant_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from morag.backend.base import LogRow
     from morag.format.objects import Obj
@@ -54,16 +54,27 @@ class RefMoved(Exception):
         self.ref = ref
 
 
-class References(ReferenceReader):
-    """References that can be changed. Finding one completes interrupted changes of it."""
-
+class References:
     def __init__(self, persist: Persist, ref_log: RefLogWriter, retries: Retries) -> None:
-        super().__init__(persist)
+        self._persist = persist
+        self._reader = ReferenceReader(persist)
         self._ref_log = ref_log
         self._retries = retries
-        # Names change one at a time in this process; the swap decides between processes. A change
-        # finds the reference first, and that may restore it.
+        # Names change one at a time in this process; the swap decides between processes. Reentrant
+        # because a change completes earlier ones first.
         self._lock = RLock()
+
+    def completed(self, name: str) -> Ref | None:
+        """The stored ref, after an interrupted change of it was completed; None if there is none.
+
+        A change must start here: a ref that only `ReferenceReader` shows cannot be swapped.
+        """
+        if name.startswith(INTERNAL):
+            return None
+        ref = self._persist.ref(name)
+        if ref is None and self._reader.created(name) is None:
+            return None
+        return self._complete(name) if ref is None or ref.deleted else ref
 
     def create(
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
@@ -71,29 +82,25 @@ class References(ReferenceReader):
         _check_not_internal(name)
         self._persist.check_name(name)
         with self._lock:
-            if self.find(name) is not None:
+            if self.completed(name) is not None:
                 raise ReferenceAlreadyExists.named(short_name(name))
             # Read the clock only now: a drop that this call waited for must not be newer.
             ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
             line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
-            for _ in self._retries.attempts("create reference"):
-                with self._taken_back_on_failure(ref):
-                    inserted = self._swapped(name, None, ref, [line])
-                if inserted:
-                    # A store of one process needs no check: the lock prevents a concurrent drop.
-                    if self._persist.is_shared and not self._check_until_answered(
-                        self._is_among_names, ref
-                    ):
-                        self._take_back_if_dropped(ref)
-                    return ref
-                # Another server may have completed it first, perhaps from an older commit.
-                found = self._persist.ref(name)
-                if found is not None and found.created_micros == ref.created_micros:
-                    self._persist.append_log([line])
-                    return found
-                self._as_completed(name, found)
-        raise AssertionError("the attempts end with an error")
+            try:
+                inserted = self._inserted(ref, line)
+            except StoreCannotWrite:
+                raise  # Nothing was written.
+            except Exception:  # The insert may have succeeded.
+                self._remove_if_dropped(ref)
+                raise
+            # A store of one process needs no check: the lock prevents a concurrent drop.
+            if self._persist.is_shared and not self._check_until_answered(
+                self._is_among_names, ref
+            ):
+                self._remove_if_dropped(ref)
+            return inserted
 
     def move(self, ref: Ref, pointer: ObjId, who: str = "") -> Ref:
         """Assign: point `ref` to another commit, if it has not changed since the caller read it."""
@@ -104,26 +111,42 @@ class References(ReferenceReader):
         for _ in self._retries.attempts("assign reference"):
             if self._swapped(ref.name, ref, moved, [line]):
                 return moved
-            now = self.get(ref.name)
+            now = self._existing(ref.name)
             if now.identity != ref.identity:
                 raise RefMoved(now)
-            # The caller read a reference whose row was missing. Now it is there.
+            # The caller read a reference whose creation was not completed. Now it is.
         raise AssertionError("the attempts end with an error")
 
     def drop(self, name: str, expected: ObjId, who: str = "") -> Ref:
         _check_not_internal(name)
         with self._lock:
-            ref = self.get(name)
+            ref = self._existing(name)
             if ref.pointer != expected:
                 raise RefMoved(ref)
             marked = msgspec.structs.replace(ref, deleted=True)
-            line = self._ref_log.line(
-                name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who
-            )
-            if not self._swapped(name, ref, marked, [line]):
-                raise RefMoved(self.get(name))
+            if not self._swapped(name, ref, marked, [self._removal(ref, who)]):
+                raise RefMoved(self._existing(name))
             self._finish_drop(marked)
             return ref
+
+    def _inserted(self, ref: Ref, line: LogRow) -> Ref:
+        """Insert the ref of a name that this process committed."""
+        for _ in self._retries.attempts("create reference"):
+            if self._swapped(ref.name, None, ref, [line]):
+                return ref
+            found = self._persist.ref(ref.name)
+            if found is not None and found.created_micros == ref.created_micros:
+                # Another server completed the creation first, and others moved the ref.
+                self._persist.append_log([line])
+                return found
+            self.completed(ref.name)
+        raise AssertionError("the attempts end with an error")
+
+    def _existing(self, name: str) -> Ref:
+        ref = self.completed(name)
+        if ref is None:
+            raise ReferenceNotFound.named(short_name(name))
+        return ref
 
     # Swaps whose reply may be lost
 
@@ -134,41 +157,27 @@ class References(ReferenceReader):
         may_be_done = False
         for attempt in self._retries.attempts("move reference"):
             try:
-                return self._swapped_once(name, expected, new, lines, may_be_done)
+                if self._persist.swap_ref(name, expected, new, lines):
+                    return True
+                if not self._is_done(name, expected, new):
+                    return False
+                # If nothing failed, another server may have made the change and logged it. Only
+                # the creator of a reference knows its author, so its line counts.
+                if may_be_done or expected is None:
+                    self._persist.append_log(lines)
+                return True
             except StoreBusy as busy:
                 attempt.failure, may_be_done = busy, True
-        raise AssertionError("the attempts end with an error")
-
-    def _swapped_once(
-        self,
-        name: str,
-        expected: Ref | None,
-        new: Ref | None,
-        lines: Sequence[LogRow],
-        may_be_done: bool = False,
-    ) -> bool:
-        """Like `_swapped`, but a busy store raises; `may_be_done` if an earlier try failed."""
-        try:
-            if self._persist.swap_ref(name, expected, new, lines):
-                return True
-            if not self._is_done(name, expected, new):
-                return False
-            # If nothing failed, another server may have made the change and logged it. Two
-            # servers that log a creation write the same line.
-            if may_be_done or expected is None:
+            except Exception:  # After any error the swap may have succeeded.
+                if not self._is_done(name, expected, new):
+                    raise
                 self._persist.append_log(lines)
-            return True
-        except StoreBusy:
-            raise
-        except Exception:  # After any error the swap may have succeeded.
-            if not self._is_done(name, expected, new):
-                raise
-            self._persist.append_log(lines)
-            return True
+                return True
+        raise AssertionError("the attempts end with an error")
 
     def _is_done(self, name: str, expected: Ref | None, new: Ref | None) -> bool:
         """Whether the store is in the state after the swap, or has moved on from it."""
-        now = self._current_row(name)
+        now = self._current_ref(name)
         if new is None:
             return now is None or expected is None or now.identity != expected.identity
         if now is not None and now.identity == new.identity:
@@ -179,84 +188,86 @@ class References(ReferenceReader):
             return created is None or created.created_micros != new.created_micros
         return now is not None and expected is not None and _moved_on(now, expected, new)
 
-    def _current_row(self, name: str) -> Ref | None:
-        """The current row; a stale one is read again."""
+    def _current_ref(self, name: str) -> Ref | None:
+        """The current ref; a stale one is read again."""
         for _ in self._retries.attempts("read reference"):
-            row = self._persist.ref(name)
-            if row is None or is_unchanged_by_swap(self._persist, row):
-                return row
+            ref = self._persist.ref(name)
+            if ref is None or is_unchanged_by_swap(self._persist, ref):
+                return ref
         raise AssertionError("the attempts end with an error")
 
     # Completing interrupted changes
 
-    def _dropped(self, marked: Ref) -> Ref | None:
-        self._finish_drop(marked)
-        return None
-
-    def _restored(self, name: str) -> Ref | None:
-        if self._created(name) is None:
-            return None
+    def _complete(self, name: str) -> Ref | None:
         with self._lock:
-            for attempt in self._retries.attempts("restore reference"):
-                # Checked before each insert: another server may have dropped the name during the
-                # pause, and a row that is inserted after that is visible until it is removed.
-                created = self._currently_created(name)
-                if created is None:
-                    return None
+            for attempt in self._retries.attempts("complete reference"):
                 try:
-                    return self._restored_once(ref_of(created))
+                    ref = self._persist.ref(name)
+                    if ref is None:
+                        # Checked before each insert: during the pause, another server may have
+                        # dropped the name.
+                        created = self._currently_created(name)
+                        return None if created is None else self._restored(ref_of(created))
+                    if not ref.deleted:
+                        return ref  # Its creator was faster.
+                    self._finish_drop(ref)
+                    return None
                 except StoreBusy as busy:
                     attempt.failure = busy
         raise AssertionError("the attempts end with an error")
 
-    def _restored_once(self, ref: Ref) -> Ref | None:
-        # The creator is unknown, but the creation must not be missing from the log.
+    def _restored(self, ref: Ref) -> Ref | None:
+        """Insert the ref of a committed name for its creator, who may be doing the same."""
         line = self._ref_log.creation(ref)
-        with self._taken_back_on_failure(ref):
-            inserted = self._swapped_once(ref.name, None, ref, [line])
-        if self._take_back_if_dropped(ref):
-            return None
-        if inserted:
-            return ref
-        row = self._persist.ref(ref.name)
-        return None if row is None or row.deleted else row
-
-    @contextmanager
-    def _taken_back_on_failure(self, ref: Ref) -> Iterator[None]:
-        """For the insert of a row. An insert that failed may have succeeded."""
         try:
-            yield
+            self._persist.swap_ref(ref.name, None, ref, [line])
         except StoreCannotWrite:
             raise  # Nothing was written.
-        except Exception:
-            self._take_back_if_dropped(ref)
-            raise
+        except Exception:  # The insert may have succeeded.
+            found = self._checked_insert(ref, line)
+            if found is None:
+                raise
+            return found
+        return self._checked_insert(ref, line)
 
-    def _take_back_if_dropped(self, ref: Ref) -> bool:
-        """Remove a row that was inserted after its name had been dropped.
+    def _checked_insert(self, ref: Ref, line: LogRow) -> Ref | None:
+        """The stored ref after an insert that may have succeeded, failed or come too late."""
+        if self._remove_if_dropped(ref):
+            return None
+        found = self._persist.ref(ref.name)
+        if found is None or found.created_micros != ref.created_micros or found.deleted:
+            return None
+        # The author is unknown here, so this line must not replace that of the creator.
+        if not self._ref_log.has(line):
+            self._persist.append_log([line])
+        return found
 
-        Between the commit of the name and our insert, other servers may have inserted the row and
-        dropped the reference. Then no other process would ever remove the row.
+    def _remove_if_dropped(self, ref: Ref) -> bool:
+        """Remove a ref that was inserted after its name had been dropped.
+
+        Between the commit of the name and our insert, other servers may have inserted the ref and
+        dropped the reference. Then no other process would ever remove the ref.
         """
-        return self._check_until_answered(self._taken_back, ref)
+        return self._check_until_answered(self._removed_if_dropped, ref)
 
-    def _taken_back(self, ref: Ref) -> bool:
+    def _removed_if_dropped(self, ref: Ref) -> bool:
         if self._currently_created(ref.name) == _initial_state(ref):
             return False
-        # A dropped name never returns with the same creation time. So the row is removed even if
-        # another client found it and moved it: that move counts as made before the drop.
-        row = ref
+        # A dropped name never returns with the same creation time. So the ref is removed even if
+        # a client found it in this moment and moved it: that client changed a dropped reference.
+        now = ref
+        lines: list[LogRow] = []
         for _ in self._retries.attempts("remove reference"):
-            if self._persist.swap_ref(ref.name, row, None):
+            if self._persist.swap_ref(ref.name, now, None, lines):
                 return True
             found = self._persist.ref(ref.name)
             if found is None or found.created_micros != ref.created_micros:
                 return True
-            row = found
+            now, lines = found, [self._removal(found)]
         raise AssertionError("the attempts end with an error")
 
     def _check_until_answered(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
-        """Check again after a failure: otherwise a row without a name could remain forever."""
+        """Check again after a failure: otherwise a ref without a name could remain forever."""
         for attempt in self._retries.attempts("create reference"):
             try:
                 return check(ref)
@@ -271,17 +282,27 @@ class References(ReferenceReader):
         self._swapped(marked.name, marked, None)
 
     def _currently_created(self, name: str) -> RefObj | None:
-        """Like `_created`, but never stale: for callers that act on it without a commit."""
+        """The committed record of this name, never a stale one: for callers that act on it
+        without a commit."""
         for _ in self._retries.attempts("read references"):
-            ref = self._names_ref()
-            created = self._created_at(ref, name)
+            ref = self._reader.names_ref()
+            created = self._reader.created_at(ref, name)
             if ref is None or is_unchanged_by_swap(self._persist, ref):
                 return created
         raise AssertionError("the attempts end with an error")
 
     def _is_among_names(self, ref: Ref) -> bool:
-        op = self._names(self._names_ref()).get(text_key(ref.name))
+        """Cheaper than `_currently_created`, which writes: every creation pays for this check.
+
+        It relies on current reads, which all engines have.
+        """
+        op = self._reader.names(self._reader.names_ref()).get(text_key(ref.name))
         return op is not None and value_of(op) == _initial_state(ref).id
+
+    def _removal(self, ref: Ref, who: str = "") -> LogRow:
+        return self._ref_log.line(
+            ref.name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who
+        )
 
     # Commits on int/refs
 

@@ -74,12 +74,18 @@ class RefLogWriter:
     def creation(self, ref: Ref, who: str = "") -> LogRow:
         """The line of a creation, under the same key for every writer.
 
-        A reader that inserts the row for the creator writes the same line, so there is only one.
+        A server that completes the creation for its creator writes it without the author. Because
+        of the key there is only one line, and which of two stays depends on the engine.
         """
         at, name = ref.created_micros, ref.name
         move = RefMove(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, ref.pointer, who, at)
         suffix = sha256(name.encode()).digest()[:4]  # Instead of random bytes.
         return _row((at * 1000).to_bytes(8, "big") + suffix, move)
+
+    def has(self, line: LogRow) -> bool:
+        """Whether the log has a line with this key."""
+        after = (int.from_bytes(line.key, "big") + 1).to_bytes(len(line.key), "big")
+        return any(found.key == line.key for found in self._persist.read_log(after, 1))
 
 
 def read_moves(

@@ -78,7 +78,7 @@ class BatchWriter:
         known = self._heads.take(name)
         if known is not None and self._write_once(known, batch, state, is_sure=False):
             return True
-        ref = self._references.find(name)
+        ref = self._references.completed(name)
         if ref is None:
             raise self._no_such_branch(batch[0].request)
         if known is not None and ref.pointer != known.pointer:
@@ -89,7 +89,7 @@ class BatchWriter:
         return False
 
     def _no_such_branch(self, request: Request) -> MoragError:
-        if self._references.find(full_name("TAG", request.branch)) is not None:
+        if self._references.completed(full_name("TAG", request.branch)) is not None:
             verb = request.operation.value.lower()
             return BadRequest(f"Reference to {verb} into must be a branch.")
         return ReferenceNotFound.named(request.branch)

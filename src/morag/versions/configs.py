@@ -89,7 +89,7 @@ class Configs:
 
 def _need_reference(writers: Writers) -> None:
     for _ in writers.retries.attempts("create reference"):
-        if writers.references.find(CONFIGS) is not None:
+        if writers.references.completed(CONFIGS) is not None:
             return
         try:
             writers.references.create(CONFIGS, NO_ANCESTOR)

@@ -147,7 +147,7 @@ class BigtableBackend:
         self._calls.close()
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
-        """Not conditional: a line never changes, so writing it again changes nothing."""
+        """Not conditional: a line with the same key is replaced."""
         prefix = log_prefix_of(repo)
         lines = {prefix + cells.log_key(row.key): cells.log_cells(row) for row in rows}
         self._calls.change(LOG, lines)

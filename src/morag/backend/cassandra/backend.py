@@ -129,7 +129,7 @@ class CassandraBackend:
         self._session.close()
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
-        """Not conditional: a line never changes, so writing it again changes nothing."""
+        """Not conditional: a line with the same key is replaced."""
         buckets = {row.key[:_BUCKET_BYTES] for row in rows}
         lines: list[tuple[object, ...]] = [(repo, _BUCKETS, bucket, b"") for bucket in buckets]
         lines += ((repo, row.key[:_BUCKET_BYTES], row.key, row.data) for row in rows)
