@@ -9,6 +9,7 @@ import pytest
 
 import morag
 from morag.api import web_pages
+from morag.api.app import ENDPOINTS
 from tests.api.described_api import DescribedApi
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from morag.api.http import Response
 
+PAGES: Final = web_pages.handlers(ENDPOINTS)
 _VOID: Final = {"meta", "link", "br", "hr", "img", "input"}
 _OUTSIDE_THE_API: Final = "/health/ready"
 """Answered before a request reaches the API."""
@@ -90,7 +92,7 @@ def test_a_page_has_nothing_that_its_policy_forbids(api: DescribedApi, path: str
     assert Page(api.ask("GET", path)).inline == []
 
 
-@pytest.mark.parametrize("path", web_pages.HANDLERS)
+@pytest.mark.parametrize("path", PAGES)
 def test_pages_load_nothing_from_other_servers(api: DescribedApi, path: str) -> None:
     response = api.ask("GET", path)
     headers = dict(response.headers)
@@ -105,12 +107,12 @@ def test_pages_load_nothing_from_other_servers(api: DescribedApi, path: str) -> 
     assert b"https://" not in response.body
 
 
-@pytest.mark.parametrize("path", web_pages.HANDLERS)
+@pytest.mark.parametrize("path", PAGES)
 def test_pages_ignore_the_accept_header(api: DescribedApi, path: str) -> None:
     assert api.ask("GET", path, "", ((b"accept", b"text/html"),)).status == 200
 
 
-@pytest.mark.parametrize("path", web_pages.HANDLERS)
+@pytest.mark.parametrize("path", PAGES)
 def test_head_answers_like_get(api: DescribedApi, path: str) -> None:
     assert api.ask("HEAD", path) == api.ask("GET", path), "the HTTP server leaves out the body"
 

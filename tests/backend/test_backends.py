@@ -258,7 +258,7 @@ except StoreLocked as error:
 
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     def test_a_forked_child_cannot_write(self, tmp_path: Path) -> None:
-        """Its writes would be lost, because the log belongs to the parent."""
+        """The writes of a child would be lost, because the log belongs to the parent."""
         backend = RocksDBBackend(tmp_path)
         child = os.fork()
         if child == 0:

@@ -213,7 +213,7 @@ def test_a_diff_of_two_branches_equals_that_of_two_dicts(
 
 @pytest.mark.parametrize("cache_bytes", [1 << 24, 0], ids=["cached", "uncached"])
 def test_a_long_history_equals_a_dict_in_every_shape(cache_bytes: int) -> None:
-    """It grows, changes, shrinks, grows, is emptied, and grows again."""
+    """The history grows, changes, shrinks, grows, is emptied, and grows again."""
     random = Random(17)
     history = History(tiny_persist(cache_bytes))
     for step in range(300):

@@ -49,7 +49,7 @@ def updated(repo: Repository, at: str, key: ContentKey, number: int) -> Put:
 
 
 def test_a_commit_is_consistent_after_a_forced_re_add_of_equal_content(repo: Repository) -> None:
-    """Its id once covered a remove that could not be derived again, so it looked damaged."""
+    """If the id covered a remove that cannot be derived again, the commit would look damaged."""
     work = branch(repo, "work")
     readded = repo.commit(work, [Delete(A), Put(A, table(2))], "re-add")
     repo.merge(work, "main", squash=True)

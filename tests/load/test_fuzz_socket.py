@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.server_process import Address
 
 HANG_UP_SECONDS: Final = 20
-LET_GO_SECONDS: Final = 20
+RELEASE_SECONDS: Final = 20
 EXAMPLES: Final = 400
 
 _STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n[a-z-]+: ")
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert statuses(exchanged(server.address, _GET)) == [200]
         idle = server.resources()
         yield server
-        assert server.becomes_idle(idle, LET_GO_SECONDS), server.resources()
+        assert server.becomes_idle(idle, RELEASE_SECONDS), server.resources()
 
 
 def commit(body: bytes, headers: bytes = b"") -> bytes:
@@ -190,7 +190,7 @@ def test_a_thousand_connections_leave_nothing_behind(server: Served) -> None:
     for number in range(1000):
         with socket.create_connection(server.address) as connection:
             connection.sendall(_GET[: number % len(_GET)])
-    assert server.becomes_idle(idle, LET_GO_SECONDS), server.resources()
+    assert server.becomes_idle(idle, RELEASE_SECONDS), server.resources()
     check_alive(server)
 
 

@@ -27,11 +27,11 @@ BRANCHES: Final = ("main", "first", "second", "third")
 CACHE_BYTES: Final = 8 << 20
 """Small enough to be full within the first third, so that it does not look like a leak."""
 GROWTH_BYTES: Final = (3 * 16 + 32) << 20
-"""The limit of RocksDB's memtables and block cache (`backend.rocksdb_opening`). How much of it the
-first third uses depends on the speed of the machine."""
+"""The limit of RocksDB's memtables and block cache (`backend/rocksdb/opening.py`). How much of it
+the first third uses depends on the speed of the machine."""
 READ_GROWTH_BYTES: Final = 8 << 20
 """The growth that reads may cause: only memory that the allocator cannot release."""
-LET_GO_SECONDS: Final = 20
+RELEASE_SECONDS: Final = 20
 SAMPLE_SECONDS: Final = 0.5
 
 
@@ -59,7 +59,7 @@ def loaded(folder: Path, clients: int, seconds: float, seed: int) -> Iterator[Lo
         load.resident = asyncio.run(load.run(seconds, EVERYTHING))
         failures = load.record.failures
         assert not failures, "\n".join([f"{len(failures)} failures", *failures[:20]])
-        assert server.becomes_idle(idle, LET_GO_SECONDS), (server.resources(), idle)
+        assert server.becomes_idle(idle, RELEASE_SECONDS), (server.resources(), idle)
         for branch in BRANCHES:
             check_log(server, branch, load.record)
             check_tables(server, branch, load.record)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Before there were limits, others waited for 4 to 60 seconds, and the server grew by gigabytes.
+# Without the limits, others wait for 4 to 60 seconds, and the server grows by gigabytes.
 SHORT_WAIT_SECONDS: Final = 2.0
 NOTICED_SECONDS: Final = 6.0  # Hundreds of clients disconnected; their listings take a minute.
 TIMES_AS_LONG: Final = 20  # Times the wait of a single client on the same busy machine.

@@ -248,7 +248,7 @@ def test_merge_parents_are_part_of_the_log(store: Store) -> None:
 
 
 def test_the_first_commit_of_a_history_that_nessie_truncated_is_consistent(striped: Store) -> None:
-    """It has entries of commits that no longer exist, and continues their `seq`."""
+    """The first commit has entries of commits that no longer exist, and continues their `seq`."""
     specs = ("main", "main~1", "main~2", "main~3")
     *above, cut, below = (commit_of(striped, spec) for spec in specs)
     for commit in above:

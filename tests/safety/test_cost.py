@@ -357,7 +357,7 @@ def test_every_cost_belongs_to_an_operation() -> None:
 
 
 def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None:
-    """It reads segments that differ, and those with keys that only one incremental index has."""
+    """A diff needs differing segments, and those with keys that only one incremental index has."""
     store = fixture.copy()
     one, other = (index(store, branch) for branch in ("near", "nearby"))
     shared = one.directory.segment_ids & other.directory.segment_ids
@@ -379,7 +379,7 @@ def index(store: Fixture, branch: str) -> CommitIndex:
 
 @pytest.mark.parametrize("length", [10, 100, 1000])
 def test_a_replaying_merge_reads_what_it_merges_and_not_the_history(length: int) -> None:
-    """It reads little more than the two commits and the merge base, for any length of history."""
+    """A merge reads little more than its two commits and their merge base, for any history."""
     backend = Counting(MemoryBackend())
     world = fixed_world()
     repo = Repository(backend, SIZES, world)

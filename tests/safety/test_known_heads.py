@@ -137,7 +137,7 @@ def test_a_server_that_lost_a_race_yields_after_its_next_win() -> None:
 
 
 def test_a_server_that_wins_all_races_pauses_sometimes() -> None:
-    """Its pause is longer than that of a loser, and pauses get rare without competitors."""
+    """The pause is longer than that of a loser, and pauses get rare without competitors."""
     heads = KnownHeads(is_shared=True)
     waits, now = [], 0.0
     while now < 20:

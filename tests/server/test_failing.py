@@ -133,7 +133,7 @@ def test_large_bodies_count_until_they_are_answered(packed: bool, gone: bool) ->
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_body_of_many_values_counts_with_its_decoded_size(packed: bool) -> None:
-    """Its client gets no room for a second one, and half of the room stays for other clients."""
+    """The client gets no room for a second body, and half of the room stays for others."""
     body = b"[" + 1_000_000 * b"0," + b"0]"
     sent = post(gzip.compress(body), b"Content-Encoding: gzip") if packed else post(body)
 

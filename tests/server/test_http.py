@@ -300,7 +300,7 @@ def test_a_body_beside_a_small_head_is_not_taken_for_a_large_head(server: Served
 
 
 def test_a_too_large_content_length_is_refused(server: Served) -> None:
-    """It is refused before the body is sent, with an error of the API."""
+    """The request is refused before its body is sent, with an error of the API."""
     head = post(b"/api/v2/trees", b"").replace(b": 0\r\n", f": {LIMIT + 1}\r\n".encode())
     received = server.exchange(head)
     assert received.startswith(b"HTTP/1.1 413")

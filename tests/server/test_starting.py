@@ -97,7 +97,7 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("serve", "--port", str(port), "--store", "rocksdb:./data", directory=tmp_path)
-    advice = "stop the program that uses it, or give another port by --port (0 takes a free one)"
+    advice = "stop the program that uses it, or set --port to another one (0 for any free port)"
     assert ended.stderr == f"morag: Port {port} of 127.0.0.1 is in use; {advice}\n"
     assert (ended.returncode, ended.stdout) == (1, "")
     assert not (tmp_path / "data").exists(), "the server created files"
@@ -116,10 +116,10 @@ def test_a_store_in_use_is_reported(tmp_path: Path) -> None:
     [
         (("--store", "nonsense"), "is not a store URL; write for example rocksdb:./data"),
         (("--store", "elephant://host"), "'elephant:' is not a kind of store; known are: "),
-        (("--host", "no.such.host.invalid"), "give an address of this machine by --host"),
-        (("--host", "192.0.2.1"), "give an address of this machine by --host"),
+        (("--host", "no.such.host.invalid"), "set --host to an address of this machine"),
+        (("--host", "192.0.2.1"), "set --host to an address of this machine"),
         (("--tls-cert", "missing.pem"), "--tls-cert and --tls-key name PEM files"),
-        (("--workers", "2"), "take --workers 1, or a store that processes can share"),
+        (("--workers", "2"), "use --workers 1, or a store that processes can share"),
         (("--workers", "2", "--store", "memory:"), "cannot share 'memory:'"),
     ],
 )

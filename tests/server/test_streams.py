@@ -262,7 +262,7 @@ def test_the_answer_to_a_disconnected_client_is_given_up(version: str, sent_ahea
 def test_a_half_closed_client_of_http_1_0_waits_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """That holds for a read; a change is made in any case, so its answer can wait."""
+    """The limit holds for a read; a change is made in any case, so its answer can wait."""
     monkeypatch.setattr("morag.server.client_probe._SILENT_SECONDS", 0.3)
 
     async def scenario() -> None:

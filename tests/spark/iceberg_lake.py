@@ -29,8 +29,7 @@ from morag import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from morag import Repository
-    from morag.client import Client
+    from morag.catalog import Catalog
     from morag.model.operations import Operation
 
 ROWS: Final = pa.schema([pa.field("id", pa.int64()), pa.field("word", pa.string())])
@@ -41,7 +40,7 @@ class Lake(MetastoreCatalog, NoopCatalog):
 
     def __init__(
         self,
-        catalog: Client | Repository,
+        catalog: Catalog,
         warehouse: str,
         branch: str = "main",
         options: Mapping[str, str] | None = None,

@@ -18,8 +18,7 @@ from morag import IcebergTable, IcebergView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from morag import Repository
-    from morag.client import Client
+    from morag.catalog import Catalog
 
 
 class Reachability:
@@ -29,16 +28,14 @@ class Reachability:
         self._options = dict(options or {})
         self._known: dict[str, frozenset[str]] = {}
 
-    def files(self, catalog: Client | Repository, live_commits: Callable[[str], int]) -> set[str]:
+    def files(self, catalog: Catalog, live_commits: Callable[[str], int]) -> set[str]:
         """The files that the newest `live_commits(name)` of each reference need, at least one."""
         found: set[str] = set()
         for location in self.locations(catalog, live_commits):
             found |= self._files_of(location)
         return found
 
-    def locations(
-        self, catalog: Client | Repository, live_commits: Callable[[str], int]
-    ) -> set[str]:
+    def locations(self, catalog: Catalog, live_commits: Callable[[str], int]) -> set[str]:
         found = set()
         for reference in list(catalog.references.list()):
             name = reference.name or ""

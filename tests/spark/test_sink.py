@@ -303,7 +303,7 @@ def test_a_commit_whose_response_was_lost_is_searched(branch: Branch) -> None:
 
 
 def test_the_same_batch_by_a_process_that_was_thought_dead_is_one_commit(branch: Branch) -> None:
-    """That process commits between the search and the commit of the second one."""
+    """The first process commits between the search and the commit of the second one."""
     change = [Put(ContentKey.of("a"), table(1))]
     meta, batch = CommitMeta(message="m"), Batch("q", 0)
     racing: Any = RacingCatalog(

@@ -352,7 +352,7 @@ class UrlsContract:
             open_backend(f"{url}x")
 
     def test_a_port_without_a_server_is_unreachable(self, server: SqlServer) -> None:
-        with pytest.raises(StoreUnreachable, match="takes no connection"):
+        with pytest.raises(StoreUnreachable, match="accepts no connections"):
             open_backend(server.url("x", port=1))
 
 

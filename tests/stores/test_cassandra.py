@@ -289,7 +289,7 @@ def test_a_row_that_is_deleted_while_it_is_refreshed_is_inserted_after_all(
 def test_a_line_of_the_log_may_be_written_twice(
     interceptor: Interceptor, intercepted: FullBackend
 ) -> None:
-    """That happens when the first answer of a node is lost."""
+    """A line is written twice if the first answer of a node is lost."""
     line = LogRow(b"12345678", b"line")
     interceptor.next_time("INSERT INTO tests.ref_log", cas_timeout(done=True))
     with pytest.raises(StoreBusy):
@@ -299,7 +299,7 @@ def test_a_line_of_the_log_may_be_written_twice(
 
 
 def test_a_row_above_its_limit_is_refused(backend: FullBackend) -> None:
-    with pytest.raises(RequestTooLarge, match="so large a row"):
+    with pytest.raises(RequestTooLarge, match="a row of this size"):
         backend.insert_rows("r", [a_row("large", "s", size_bytes=17 << 20)])
     assert list(backend.scan_rows("r")) == []
 
@@ -309,7 +309,7 @@ def test_a_too_large_mutation_is_not_taken_for_damage(
 ) -> None:
     reaction = "Mutation of 17825792 bytes is too large for the maximum size of 16777216"
     interceptor.next_time(INSERT, replace(INVALID, text=reaction))
-    with pytest.raises(RequestTooLarge, match="so large a row"):
+    with pytest.raises(RequestTooLarge, match="a row of this size"):
         intercepted.insert_rows("r", [a_row(1)])
     interceptor.next_time(INSERT, INVALID)
     with pytest.raises(RepositoryCorrupt):

@@ -116,7 +116,7 @@ class TestDynamoDB(DurableBackendContract, RefLogContract):
         assert backend.read_rows("r" * 1000, [big.id]) == {big.id: big}
 
     def test_a_row_that_is_too_big_is_reported(self, backend: Backend) -> None:
-        with pytest.raises(RequestTooLarge, match="so large an item"):
+        with pytest.raises(RequestTooLarge, match="an item of this size"):
             backend.insert_rows("r", [a_row("big", "s", size_bytes=410 << 10)])
 
     def test_large_rows_that_exceed_one_answer_are_read(self, backend: Backend) -> None:

@@ -146,7 +146,7 @@ class TestMariaDBNetwork(NetworkContract):
 
 
 class TestTheKernel:
-    def test_it_commits(self, url: str) -> None:
+    def test_the_kernel_commits_on_mysql(self, url: str) -> None:
         repository = Repository(open_backend(url), Settings(), World())
         for number in range(5):
             repository.commit("main", [put(f"table {number}")], "one more")

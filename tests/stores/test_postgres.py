@@ -172,7 +172,7 @@ def test_a_database_that_takes_no_writes_is_reported(
     server.execute(database, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
     with opened(url) as backend:
         assert isinstance(backend, PostgresBackend)
-        with pytest.raises(StoreCannotWrite, match="takes no writes"):
+        with pytest.raises(StoreCannotWrite, match="accepts no writes"):
             backend.check_writable()
 
 

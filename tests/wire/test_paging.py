@@ -100,6 +100,14 @@ def test_a_history_includes_its_limit(filled: JsonClient, size: int) -> None:
     assert (seen, page["token"]) == (whole[:3], None)
 
 
+@pytest.mark.parametrize("ref", ["main", "-"])
+def test_the_limit_of_a_history_may_have_steps(filled: JsonClient, ref: str) -> None:
+    path = f"/api/v2/trees/{ref}/history"
+    whole = [entry["commitMeta"]["hash"] for entry in filled.get(path).json["logEntries"]]
+    page = filled.get(path, limit_hash=f"{whole[0]}~2").json
+    assert [entry["commitMeta"]["hash"] for entry in page["logEntries"]] == whole[:3]
+
+
 @LISTINGS
 @pytest.mark.parametrize("bound", ["min_key", "max_key", "prefix_key"])
 @pytest.mark.parametrize("empty", ["", "."])

@@ -37,7 +37,9 @@ def dev(client: JsonClient) -> str:
 
 
 class TestAllViolationsAreReportedTogether:
-    def test_of_a_new_reference(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_new_reference_are_reported_together(
+        self, client: JsonClient
+    ) -> None:
         assert problems(client.post("/api/v2/trees", b"")) == [
             "createReference.name: must not be null",
             "createReference.type: must not be null",
@@ -47,7 +49,9 @@ class TestAllViolationsAreReportedTogether:
             "createReference.type: Reference type name must be either 'branch' or 'tag'",
         ]
 
-    def test_of_a_reference_that_is_assigned(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_reference_that_is_assigned_are_reported_together(
+        self, client: JsonClient
+    ) -> None:
         assert problems(client.send("PUT", "/api/v2/trees/1", b"", type="x")) == [
             "assignReference.assignTo: must not be null",
             f"assignReference.reference: {REF_SPEC_RULE}",
@@ -59,7 +63,7 @@ class TestAllViolationsAreReportedTogether:
             f"assignReference.referenceName: {NAME_RULE}",
         ]
 
-    def test_of_a_commit(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_commit_are_reported_together(self, client: JsonClient) -> None:
         body = {"commitMeta": {"message": "m"}, "operations": []}
         assert problems(client.post("/api/v2/trees/1/history/commit", body)) == [
             f"commitMultipleOperations.branch: {REF_SPEC_RULE}",
@@ -71,7 +75,7 @@ class TestAllViolationsAreReportedTogether:
             "commitMultipleOperations.operations: must not be null",
         ]
 
-    def test_of_a_merge(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_merge_are_reported_together(self, client: JsonClient) -> None:
         body = {"fromRefName": "", "message": ""}
         assert problems(client.post("/api/v2/trees/1/history/merge", body)) == [
             f"mergeRefIntoBranch.branch: {REF_SPEC_RULE}",
@@ -80,7 +84,7 @@ class TestAllViolationsAreReportedTogether:
             f"mergeRefIntoBranch.merge.message: {SIZE}",
         ]
 
-    def test_of_a_transplant(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_transplant_are_reported_together(self, client: JsonClient) -> None:
         body = {"fromRefName": "1", "message": "", "hashesToTransplant": []}
         assert problems(client.post("/api/v2/trees/main/history/transplant", body)) == [
             f"transplantCommitsIntoBranch.transplant.fromRefName: {NAME_RULE}",
@@ -103,7 +107,7 @@ class TestAllViolationsAreReportedTogether:
             "transplantCommitsIntoBranch.expectedHash: must not be null"
         ]
 
-    def test_of_contents(self, client: JsonClient) -> None:
+    def test_all_violations_of_contents_are_reported_together(self, client: JsonClient) -> None:
         body: dict[str, Any] = {"requestedKeys": []}
         assert problems(client.post("/api/v2/trees/1/contents", body)) == [
             f"getMultipleContents.ref: {REF_SPEC_RULE}",
@@ -115,7 +119,7 @@ class TestAllViolationsAreReportedTogether:
             f"getMultipleContents.request.requestedKeys: {SIZE}",
         ]
 
-    def test_of_a_history(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_history_are_reported_together(self, client: JsonClient) -> None:
         assert problems(client.get("/api/v2/trees/1/history", limit_hash="z")) == [
             f"getCommitLog.params.startHash: {HASH_AND_STEPS_RULE}",
             f"getCommitLog.ref: {REF_SPEC_RULE}",
@@ -127,7 +131,7 @@ class TestAllViolationsAreReportedTogether:
             f"getCommitLog.ref: {NAME_RULE}",
         ]
 
-    def test_of_a_difference(self, client: JsonClient) -> None:
+    def test_all_violations_of_a_difference_are_reported_together(self, client: JsonClient) -> None:
         assert problems(client.get("/api/v2/trees/1/diff/2")) == [
             f"getDiff.params.fromRef: {REF_SPEC_RULE}",
             f"getDiff.params.toRef: {REF_SPEC_RULE}",
@@ -159,7 +163,7 @@ class TestTheFirstMistake:
             ("/api/v1/trees/tree/1/log", {"maxRecords": "x"}),
         ],
     )
-    def test_is_a_parameter_that_cannot_be_read(
+    def test_a_parameter_that_cannot_be_read_is_reported_first(
         self, client: JsonClient, path: str, query: dict[str, Any]
     ) -> None:
         assert message(client.get(path, **query)) == (404, "")
@@ -168,7 +172,7 @@ class TestTheFirstMistake:
     def test_the_body_is_checked_before_the_path(self, client: JsonClient, body: bytes) -> None:
         assert client.send("PUT", "/api/v1/trees/foo/main", body).status == 400
 
-    def test_is_an_invalid_namespace_and_then_its_path(self, client: JsonClient) -> None:
+    def test_an_invalid_namespace_is_reported_before_its_path(self, client: JsonClient) -> None:
         body = {"type": "NAMESPACE", "elements": ["\x00"]}
         assert client.send("PUT", "/api/v1/namespaces/namespace/main/%00", body).status == 400
 
@@ -181,7 +185,7 @@ class TestTheFirstMistake:
             ({}, delete("\x01")),
         ],
     )
-    def test_is_an_invalid_time_or_key_in_a_body_and_then_the_reference(
+    def test_an_invalid_time_or_key_in_a_body_is_reported_before_the_reference(
         self, client: JsonClient, meta: dict[str, str], operation: dict[str, object]
     ) -> None:
         body = {"commitMeta": {"message": "m", **meta}, "operations": [operation]}
@@ -189,7 +193,7 @@ class TestTheFirstMistake:
 
     @pytest.mark.parametrize("place", ["main", "nope", f"main@{NOWHERE}"])
     @pytest.mark.parametrize("verb", ["commit", "merge"])
-    def test_is_metadata_that_only_the_server_may_set(
+    def test_metadata_that_only_the_server_may_set_is_reported_first(
         self, client: JsonClient, place: str, verb: str
     ) -> None:
         body = {
@@ -211,7 +215,7 @@ class TestTheFirstMistake:
             ("transplant", {"hashesToTransplant": ["cd" * 32]}),
         ],
     )
-    def test_is_an_expected_hash_that_is_not_on_the_branch(
+    def test_an_expected_hash_that_is_not_on_the_branch_is_reported_first(
         self, client: JsonClient, verb: str, what: dict[str, object], expected: str
     ) -> None:
         reply = client.post(
@@ -231,19 +235,21 @@ class TestTheFirstMistake:
             "/api/v1/diffs/main...nope*0",
         ],
     )
-    def test_is_a_missing_reference_and_then_an_invalid_hash(
+    def test_a_missing_reference_is_reported_before_an_invalid_hash(
         self, client: JsonClient, path: str
     ) -> None:
         assert message(client.get(path)) == (404, "Named reference 'nope' not found")
 
-    def test_is_an_odd_hash_length_and_then_the_kind_of_reference(self, client: JsonClient) -> None:
+    def test_an_odd_hash_length_is_reported_before_the_kind_of_reference(
+        self, client: JsonClient
+    ) -> None:
         tagged = {"type": "BRANCH", "name": "main", "hash": client.head("main")}
         client.post("/api/v2/trees", tagged, name="tag", type="TAG")
         body = {"commitMeta": {"message": "m"}, "operations": [put("t")]}
         reply = client.post("/api/v2/trees/tag@cafebabe1~0/history/commit", body)
         assert message(reply) == (400, HALF_A_BYTE)
 
-    def test_is_the_limit_of_a_history_and_then_a_ref_spec_without_a_name(
+    def test_the_limit_of_a_history_is_reported_before_a_ref_spec_without_a_name(
         self, client: JsonClient
     ) -> None:
         assert problems(client.get("/api/v2/trees/@/history", limit_hash="z")) == [
@@ -256,7 +262,7 @@ class TestTheFirstMistake:
         [{"page_token": "YWJj"}, {"page_token": "abc"}, {"min_key": "a", "prefix_key": "a"}],
     )
     @pytest.mark.parametrize("place", ["main", f"main@{NOWHERE}"])
-    def test_is_the_filter_and_then_what_to_list(
+    def test_an_invalid_filter_is_reported_before_a_token_and_before_bounds(
         self, client: JsonClient, place: str, path: str, query: dict[str, Any]
     ) -> None:
         client.put("main", "t")
@@ -264,7 +270,7 @@ class TestTheFirstMistake:
         assert message(reply)[1].startswith("Filter cannot be read")
 
     @pytest.mark.parametrize("path", ["entries", "diff/main"])
-    def test_is_a_pair_of_bounds_then_the_commit_and_then_the_token(
+    def test_a_pair_of_bounds_is_reported_before_the_commit_and_that_before_the_token(
         self, client: JsonClient, path: str
     ) -> None:
         client.put("main", "t")  # Without commits, a token is not read.
@@ -283,7 +289,7 @@ class TestTheFirstMistake:
     @pytest.mark.parametrize(
         "query", [{"min_key": "a", "prefix_key": "."}, {"max_key": "", "prefix_key": "a"}]
     )
-    def test_is_a_pair_of_bounds_even_if_one_of_them_is_empty(
+    def test_a_pair_of_bounds_is_refused_even_if_one_of_them_is_empty(
         self, client: JsonClient, path: str, query: dict[str, Any]
     ) -> None:
         reply = client.get(f"/api/v2/trees/main/{path}", **query)
@@ -300,7 +306,7 @@ class TestTheFirstMistake:
             f"/api/v1/trees/tree/main/entries?hashOnRef={NOWHERE}",
         ],
     )
-    def test_is_a_filter_and_then_a_commit_that_does_not_exist(
+    def test_an_invalid_filter_is_reported_before_a_commit_that_does_not_exist(
         self, client: JsonClient, path: str
     ) -> None:
         path, _, at = path.partition("?hashOnRef=")
@@ -321,13 +327,13 @@ class TestTheFirstMistake:
             ("v1/diffs/main*{}...main*{}", (404, f"Commit '{NOWHERE}' not found")),
         ],
     )
-    def test_is_either_end_of_a_difference_and_then_a_commit_that_does_not_exist(
+    def test_either_end_of_a_difference_is_reported_before_a_commit_that_does_not_exist(
         self, client: JsonClient, path: str, reply: tuple[int, str]
     ) -> None:
         assert message(client.get("/api/" + path.format(NOWHERE, ELSEWHERE))) == reply
 
     @pytest.mark.parametrize("limit", ["cafebabe1", f"{ELSEWHERE}~1"])
-    def test_is_the_limit_of_a_history_then_its_commit_and_then_the_filter(
+    def test_the_limit_of_a_history_is_reported_before_its_commit_and_that_before_the_filter(
         self, client: JsonClient, limit: str
     ) -> None:
         path = f"/api/v2/trees/main@{NOWHERE}/history"
@@ -488,7 +494,7 @@ class TestNamesInBodies:
 class TestVersion1:
     @pytest.mark.parametrize("verb", ["merge", "transplant"])
     @pytest.mark.parametrize("content", ["x", {"type": "x"}, TABLE])
-    def test_knows_no_resolved_content(
+    def test_version_1_ignores_resolved_content(
         self, client: JsonClient, verb: str, content: object
     ) -> None:
         client.put("main", "t")
@@ -512,7 +518,7 @@ class TestVersion1:
             ("DELETE", None),
         ],
     )
-    def test_changes_no_namespace_of_a_detached_commit(
+    def test_version_1_changes_no_namespace_of_a_detached_commit(
         self, client: JsonClient, method: str, body: dict[str, Any] | None
     ) -> None:
         reply = client.send(method, "/api/v1/namespaces/namespace/DETACHED/n", body)
@@ -521,17 +527,19 @@ class TestVersion1:
 
 class TestMediaTypes:
     @pytest.mark.parametrize("type", ["text/plain", "garbage"])
-    def test_of_reads_must_be_json_as_well(self, client: JsonClient, type: str) -> None:
+    def test_media_types_of_reads_must_be_json_as_well(self, client: JsonClient, type: str) -> None:
         assert client.get("/api/v2/trees", {"Content-Type": type}).status == 415
 
     @pytest.mark.parametrize(
         "path", ["/api/v2/config", "/api/v1/config", "/api/v2/config/repository"]
     )
     @pytest.mark.parametrize("type", ["text/plain", "garbage"])
-    def test_do_not_matter_to_configs(self, client: JsonClient, path: str, type: str) -> None:
+    def test_media_types_do_not_matter_to_configs(
+        self, client: JsonClient, path: str, type: str
+    ) -> None:
         assert client.get(path, {"Content-Type": type}).status == 200
 
-    def test_must_be_json_to_change_a_config(self, client: JsonClient) -> None:
+    def test_the_media_type_must_be_json_to_change_a_config(self, client: JsonClient) -> None:
         body = {"config": {"type": "GARBAGE_COLLECTOR"}}
         path = "/api/v2/config/repository"
         for headers, status in (

@@ -74,7 +74,8 @@ class Api:
         for endpoint in ENDPOINTS:
             router.add(endpoint.method, endpoint.path, endpoint.handler)
             self._methods.setdefault(_resource(endpoint.path), {*_ALWAYS}).add(endpoint.method)
-        for path, handler in web_pages.HANDLERS.items():
+        self._pages = web_pages.handlers(ENDPOINTS)
+        for path, handler in self._pages.items():
             router.add("GET", path, handler)
             self._methods[_resource(path)] = {*_ALWAYS}
         self._router = CachedRouter(router)
@@ -132,7 +133,7 @@ class Api:
         handler = match.handlers.get(method)
         if handler is None:
             return _not_allowed(match)
-        if match.template not in web_pages.HANDLERS and not accepts_json(request):
+        if match.template not in self._pages and not accepts_json(request):
             return _NOT_ACCEPTABLE
         return handler(Call(request, match.parameters, self._service, self._queues, self._limits))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest
 from morag.model.names import HASH_RULE, NAME_RULE, check_hash, check_reference_name
-from morag.model.refspecs import HASH_AND_STEPS_RULE, REF_SPEC_RULE, check_hash_and_steps
+from morag.model.refspecs import HASH_AND_STEPS_RULE, REF_SPEC_RULE
 from morag.service.ref_resolution import RequestedRef, parse_requested_ref
 
 if TYPE_CHECKING:
@@ -80,9 +80,13 @@ class Checks:
     def hash(self, parameter: str, text: str | None) -> None:
         self._follows(check_hash, HASH_RULE, parameter, text)
 
-    def hash_or_relative(self, parameter: str, text: str | None) -> None:
-        """Check a hash. An empty text is valid and means the head."""
-        self._follows(check_hash_and_steps, HASH_AND_STEPS_RULE, parameter, text or None)
+    def hash_and_steps(self, parameter: str, name: str | None, text: str | None) -> RequestedRef:
+        """Check and parse a commit of the query. An empty text is valid and means the head."""
+        try:
+            return RequestedRef.checked(name, text)
+        except BadRequest:
+            self._report(parameter, HASH_AND_STEPS_RULE)
+            return RequestedRef()  # Never used: the checks end with an error.
 
     def kind(self, parameter: str, text: str | None) -> None:
         if text is not None and text not in KINDS:

@@ -32,7 +32,8 @@ _AT_ONCE_BYTES: Final = 64 * 1024
 _FIRST_VALUE: Final = JSONDecoder()  # Ignores everything after the first value.
 _OBJECTS_PER_ITEM: Final = 16  # On average; an operation has three or four, nested.
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-# Strings are matched to skip them, also one that never ends: its quotes would all be tried.
+# Strings are skipped as a whole. An unterminated string also matches, because otherwise the search
+# would start again at each of its quotes.
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},]', re.DOTALL)
 
 
@@ -127,9 +128,9 @@ class Body(Generic[T]):
         refusal = f"The request body cannot be read: {problem}"
         if not _is_modest(body):
             raise BadRequest(
-                f"{refusal}. A smaller body, of up to {LENIENT_BYTES} bytes, {LENIENT_VALUES}"
-                f" values and {LENIENT_DEPTH} levels, may differ a little, such as by a number"
-                " that is a text"
+                f"{refusal}. Only bodies of up to {LENIENT_BYTES} bytes, {LENIENT_VALUES} values"
+                f" and {LENIENT_DEPTH} levels are also accepted with small deviations, such as a"
+                " number sent as a string"
             )
         try:
             plain, _ = _FIRST_VALUE.raw_decode(body.decode().lstrip())

@@ -7,9 +7,9 @@ This is the only way to hand work to a thread and come back. A handler returns a
 - `InLane`: a change of a branch, carried out by the thread that drives the branch's lane.
 
 A `Later` does nothing until `run` starts it. The caller passes `spawn`, which runs a function in a
-thread, and `done`, which is called once with the response. No thread waits for a lane or for
-another thread, so a few threads are enough for any number of requests. These are callbacks and not
-coroutines for the reasons in docs/decisions/0013-callbacks-instead-of-asyncio.md.
+thread, and `done`, which is called once with the response. No thread waits for a lane, so a few
+threads are enough for any number of requests. These are callbacks and not coroutines for the
+reasons in docs/decisions/0013-callbacks-instead-of-asyncio.md.
 
 Exceptions: a `Later` raises them or passes them to `done`. Only `run` turns them into responses.
 """

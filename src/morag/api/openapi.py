@@ -183,7 +183,7 @@ def _parameters(endpoint: Endpoint) -> Iterator[Json]:
 
 
 def _path_text(endpoint: Endpoint, name: str, *, changes: bool) -> str:
-    """What a parameter of the path may be, which depends on the call."""
+    """The description of a path parameter, which depends on the call."""
     if name == "ref" and changes:
         return _TARGET
     if name == "ref" and endpoint.gives in _BY_NAME:

@@ -12,9 +12,10 @@ import msgspec
 from morag.api.http import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from morag.api.call import Call, Handler
+    from morag.api.endpoints import Endpoint
     from morag.api.http import Header
     from morag.api.later import Answer
 
@@ -25,40 +26,48 @@ _POLICY: Final = (
 )
 
 
-def describe_in_json(call: Call) -> Answer:
-    def work() -> Response:
-        document = _document(call.service.config.spec_version)
-        return Response(200, document, _headers("application/json"))
+def handlers(endpoints: Sequence[Endpoint]) -> dict[str, Handler]:
+    """The pages by path, among them the description of the endpoints."""
 
-    return call.in_thread(work)
+    @lru_cache(1)
+    def document(spec_version: str | None) -> bytes:
+        # Built at the first request: most servers never get one, and all should start fast.
+        from morag.api import openapi
+
+        return msgspec.json.encode(openapi.described(endpoints, version("morag"), spec_version))
+
+    def describe_in_json(call: Call) -> Answer:
+        def work() -> Response:
+            return Response(
+                200, document(call.service.config.spec_version), _headers("application/json")
+            )
+
+        return call.in_thread(work)
+
+    def describe_in_yaml(call: Call) -> Answer:
+        """The same document at the path that Nessie has. JSON is YAML; indents make it readable."""
+
+        def work() -> Response:
+            shown = msgspec.json.format(document(call.service.config.spec_version), indent=2)
+            return Response(200, shown, _headers("application/x-yaml"))
+
+        return call.in_thread(work)
+
+    return {
+        "/": _file("home.html", "text/html;charset=UTF-8"),
+        "/docs": _file("docs.html", "text/html;charset=UTF-8"),
+        "/docs/docs.js": _file("docs.js", "text/javascript;charset=UTF-8"),
+        "/docs/style.css": _file("style.css", "text/css;charset=UTF-8"),
+        "/openapi.json": describe_in_json,
+        "/nessie-openapi/openapi.yaml": describe_in_yaml,
+    }
 
 
-def describe_in_yaml(call: Call) -> Answer:
-    """The same document at the path that Nessie has. JSON is YAML; indents make it readable."""
-
-    def work() -> Response:
-        document = _document(call.service.config.spec_version)
-        shown = msgspec.json.format(document, indent=2)
-        return Response(200, shown, _headers("application/x-yaml"))
-
-    return call.in_thread(work)
-
-
-def file(name: str, type: str) -> Handler:
+def _file(name: str, type: str) -> Handler:
     def show(call: Call) -> Answer:
         return Response(200, _content(name), _headers(type))
 
     return show
-
-
-HANDLERS: Final[Mapping[str, Handler]] = {
-    "/": file("home.html", "text/html;charset=UTF-8"),
-    "/docs": file("docs.html", "text/html;charset=UTF-8"),
-    "/docs/docs.js": file("docs.js", "text/javascript;charset=UTF-8"),
-    "/docs/style.css": file("style.css", "text/css;charset=UTF-8"),
-    "/openapi.json": describe_in_json,
-    "/nessie-openapi/openapi.yaml": describe_in_yaml,
-}
 
 
 def _headers(type: str) -> tuple[Header, ...]:
@@ -67,15 +76,6 @@ def _headers(type: str) -> tuple[Header, ...]:
         (b"content-security-policy", _POLICY.encode()),
         (b"x-content-type-options", b"nosniff"),
     )
-
-
-@lru_cache(1)
-def _document(spec_version: str | None) -> bytes:
-    """Built at the first request: most servers never get one, and all should start fast."""
-    from morag.api import openapi
-    from morag.api.app import ENDPOINTS  # Not above: the application imports its pages.
-
-    return msgspec.json.encode(openapi.described(ENDPOINTS, version("morag"), spec_version))
 
 
 @lru_cache

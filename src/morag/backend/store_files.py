@@ -98,10 +98,10 @@ def refuse_or_leave_out(loss: str, leave_out: Callable[[], str], *, accept_loss:
     """
     if not accept_loss:
         raise RepositoryCorrupt(
-            f"{loss}. Restore it from a backup; or add accept_loss=on to the store's URL, and it"
-            " is opened without what comes after that"
+            f"{loss}. Restore it from a backup; or add accept_loss=on to the store's URL to"
+            " open it without everything after that point"
         )
-    _log.warning("%s. Opened without them: %s", loss, leave_out())
+    _log.warning("%s. Opened without the lost part: %s", loss, leave_out())
 
 
 def name_for_copy(path: Path) -> Path:

@@ -72,7 +72,8 @@ def _split(uri: str) -> tuple[SplitResult, int | None]:
         split = urlsplit(uri)
         return split, split.port
     except ValueError as error:
-        if "@" in uri:  # What looks like a port may be a part of a password.
+        if "@" in uri:
+            # The text after the last colon may be part of a password, not a port.
             raise BadRequest("Server URI cannot be read: it has an invalid host or port") from None
         raise BadRequest(f"Server URI '{uri}' cannot be read: {error}") from None
     except (AttributeError, TypeError):

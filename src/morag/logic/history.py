@@ -154,7 +154,10 @@ def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
 
 
 def _without_ancestors(persist: Persist, commits: list[Commit]) -> list[Commit]:
-    """The ones that no other one descends from. Exact, and only needed for criss-cross merges."""
+    """The commits that are not an ancestor of another given commit.
+
+    Exact, and only needed for criss-cross merges.
+    """
     if len(commits) < 2:
         return commits
     wanted = {commit.id for commit in commits}

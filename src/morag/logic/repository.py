@@ -59,7 +59,8 @@ def initialize(persist: Persist, references: References) -> None:
     if pointer_of(persist, REFS) is None:
         insert_internal(persist, REFS, internal_draft(f"Initialize reference {REFS}", headers), [])
     branch = persist.settings.default_branch
-    # It exists if an earlier start was interrupted after this step, or another server starts.
+    # The branch exists if an earlier start was interrupted after this step, or if another server
+    # starts now.
     with suppress(ReferenceAlreadyExists):
         references.create(full_name("BRANCH", branch), NO_ANCESTOR)
     description = RepositoryDescription(now, now, default_branch_name=branch)

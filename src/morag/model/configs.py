@@ -64,7 +64,7 @@ CONFIG_TYPES: Final[dict[str, type[RepositoryConfig]]] = {
 
 
 class RepositoryConfigs(Struct, frozen=True, omit_defaults=True):
-    """Those of the requested configurations that are stored. Without any, an empty object."""
+    """The requested configurations that are stored; an empty object if there are none."""
 
     configs: tuple[RepositoryConfig, ...] = ()
 

@@ -15,7 +15,8 @@ Key: TypeAlias = Annotated[ContentKey, Meta(description="The content key that th
 class Put(Struct, frozen=True, tag="PUT", tag_field="type", rename="camel"):
     """Create or update. An update has the content id of the existing content, a new key has none.
 
-    `expected_content`, if given, must be what the branch holds; only API v1 sends it.
+    `expected_content`, if given, must be what the branch holds. Only `morag.open` checks it; API v1
+    accepts and ignores it, and the client refuses it.
     """
 
     key: Key

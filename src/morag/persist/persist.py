@@ -55,8 +55,8 @@ class Persist:
     """Objects and refs of one repository.
 
     Every object is checked against its id when it is loaded, so cached objects are intact.
-    A commit whose id does not follow from its row alone (`proof.py`) is passed to `refutes`, which
-    compares it with other stored objects; without `refutes` it is accepted.
+    A commit whose id does not follow from its row alone (`format/proof.py`) is passed to `refutes`,
+    which compares it with other stored objects; without `refutes` it is accepted.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Persist:
             raise RepositoryCorrupt.object(commit.id, "is damaged: the Commit has another id")
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
-        """The stored rows, past the cache, for consistency checks."""
+        """The stored rows, past the cache."""
         return self._backend.read_rows(self._repo, ids)
 
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:

@@ -296,7 +296,7 @@ class MergeOptionsBody(Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
 KEY_MERGE_MODES: Final = Meta(description="The behavior for single keys.")
 HASHES_TO_TRANSPLANT: Final = Meta(description="The commits to apply, oldest first, without gaps.")
-FROM_HASH: Final = Meta(description="The last commit to merge. It may be relative, as in `HASH~1`.")
+FROM_HASH: Final = Meta(description="The last commit to merge. It may have steps, as in `HASH~1`.")
 _MESSAGE: Final = Meta(description="The commit message.")
 
 

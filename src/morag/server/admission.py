@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from morag.api.http import Header
     from morag.config import ServerSettings
 
-_SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))  # They do not change anything.
+# Requests with these methods change nothing.
+_SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OWN_SITE: Final = frozenset((b"same-origin", b"none"))  # `none`: a typed URL or a bookmark.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _KNOWN_HOSTS: Final = 256

@@ -43,7 +43,7 @@ def serve(settings: Settings, server: ServerSettings) -> int:
     if server.workers > 1 and StoreUrl.parse(server.store).traits.private:
         raise CannotServe(
             f"{server.workers} workers cannot share '{masked(server.store)}', which belongs to one"
-            " process; take --workers 1, or a store that processes can share, such as sqlite:PATH"
+            " process; use --workers 1, or a store that processes can share, such as sqlite:PATH"
         )
     if server.tls_cert:
         check_tls(server.tls_cert, server.tls_key)

@@ -25,8 +25,8 @@ def bound(host: str, port: int) -> list[socket.socket]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise CannotServe(
-            f"Cannot listen on host '{masked(host)}' ({error}); give an address of this machine by"
-            " --host"
+            f"Cannot listen on host '{masked(host)}' ({error}); set --host to an address of"
+            " this machine"
         ) from None
     sockets: list[socket.socket] = []
     problems: list[OSError] = []
@@ -102,12 +102,12 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
 def _explained(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"Port {port} of {host} is in use; stop the program that uses it, or give another port"
-            " by --port (0 takes a free one)"
+            f"Port {port} of {host} is in use; stop the program that uses it, or set --port to"
+            " another one (0 for any free port)"
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} of {host} needs privileges; give a port from 1024 on by --port"
-    advice = "give an address of this machine by --host"
+        return f"Port {port} of {host} needs privileges; set --port to 1024 or above"
+    advice = "set --host to an address of this machine"
     return f"Cannot listen on {host} port {port} ({error}); {advice}"
 
 

@@ -71,7 +71,7 @@ class Changes:
         not on the branch, the rest."""
         if options.meta is not None:  # `Repository` checks it only after both refs are found.
             check_client_meta(options.meta)
-        found = self._refs.named_commit(source, what="Source hash")
+        found = self._refs.named_commit(source, label="Source hash")
         at = self._target(target, "merge")
         spec = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
         with self._expected_first(at):
@@ -94,10 +94,10 @@ class Changes:
                 f"More than {_MOST_STEPS} commits to transplant have steps such as ~1; use plain"
                 " hashes instead"
             )
-        last = self._refs.named_commit(hashes[-1], what="Hash to transplant")
+        last = self._refs.named_commit(hashes[-1], label="Hash to transplant")
         at = self._target(target, "transplant")
         others = [
-            self._refs.named_commit(hash, what="Hash to transplant").hash for hash in hashes[:-1]
+            self._refs.named_commit(hash, label="Hash to transplant").hash for hash in hashes[:-1]
         ]
         with self._expected_first(at):
             return self._repository.transplant_request(
@@ -121,4 +121,4 @@ class Changes:
         )
 
     def _target(self, ref: RequestedRef, verb: str) -> NamedCommit:
-        return self._refs.named_commit(ref, who=f"Reference to {verb} into", allowed=("BRANCH",))
+        return self._refs.named_commit(ref, role=f"Reference to {verb} into", allowed=("BRANCH",))

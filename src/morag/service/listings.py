@@ -145,13 +145,13 @@ class Listings:
 
         The entries have no operations (see `operations`); `with_operations` is for the filter.
         """
-        start, what = ref, "Youngest hash"
+        start, label = ref, "Youngest hash"
         if paging.token is not None:
-            start, what = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
-        found = self._refs.resolve_early(start, what)
+            start, label = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
+        found = self._refs.resolve_early(start, label)
         last = None
         if until is not None:
-            last = self._refs.hash(until, "Oldest hash")  # It need not exist.
+            last = self._refs.hash(until, "Oldest hash")  # The commit need not exist.
         at = self._refs.load(found)
         wanted = None
         if filter:

@@ -11,6 +11,7 @@ from morag.errors import BadRequest, ReferenceNotFound
 from morag.model.names import check_reference_name
 from morag.model.references import Reference
 from morag.model.refspecs import (
+    HASH_AND_STEPS_RULE,
     REF_SPEC_RULE,
     RefSpec,
     Relative,
@@ -34,7 +35,8 @@ DETACHED: Final = "DETACHED"
 class RequestedRef(Struct, frozen=True):
     """A commit as a client names it: by a reference, by a hash and steps from there, or both.
 
-    It is parsed once per request. No name means the default branch, `DETACHED` means no reference.
+    It is parsed once per request, but for hashes in bodies, whose syntax is also checked when the
+    body is read. No name means the default branch, `DETACHED` means no reference.
     Mistakes are stored, because they are reported in this order: a name that cannot exist
     (`is_possible` is false) is reported as not found, and `mistake`, the message about hash and
     steps, after the reference was found.
@@ -55,6 +57,15 @@ class RequestedRef(Struct, frozen=True):
             hash, steps = split_hash_and_steps(text)
         except BadRequest as problem:
             return cls(name, mistake=f"{problem} [{text}]")
+        return cls._parsed(name, hash, steps)
+
+    @classmethod
+    def checked(cls, name: str | None, text: str | None) -> RequestedRef:
+        """Like `of`, but a syntax error of the text raises BadRequest."""
+        if not text:
+            return cls(name)
+        hash, steps = split_hash_and_steps(text)
+        check_times(text, HASH_AND_STEPS_RULE)
         return cls._parsed(name, hash, steps)
 
     @classmethod
@@ -133,17 +144,17 @@ class RefResolution:
         self._repository = repository
         self._default_branch = repository.default_branch
 
-    def resolve(self, ref: RequestedRef, what: str = "Hash") -> Resolved:
+    def resolve(self, ref: RequestedRef, label: str = "Hash") -> Resolved:
         """The commit to read. It need not be on the reference that is named with it."""
-        return self._repository.resolve(self._spec(ref, what))
+        return self._repository.resolve(self._spec(ref, label))
 
-    def resolve_early(self, ref: RequestedRef, what: str = "Hash") -> Resolved | PendingCommit:
+    def resolve_early(self, ref: RequestedRef, label: str = "Hash") -> Resolved | PendingCommit:
         """The part of `resolve` that comes before the checks of other parameters.
 
         The reference must exist and the hash must be well-formed; steps are followed. A hash
         without steps is left to `load`, because a missing commit is reported after other mistakes.
         """
-        spec = self._spec(ref, what)
+        spec = self._spec(ref, label)
         if spec.hash is None or spec.relatives:
             return self._repository.resolve(spec)
         reference = None if spec.name is None else self._repository.references.get(spec.name)
@@ -160,19 +171,19 @@ class RefResolution:
         assert reference.type != "DETACHED", "the reference was found by its name"
         return Resolved(None, reference.type, reference.name, commit)
 
-    def hash(self, ref: RequestedRef, what: str) -> str:
+    def hash(self, ref: RequestedRef, label: str) -> str:
         """The hash of a commit. Without steps, the commit need not exist."""
         commit = ref.commit()
         if commit.hash is not None and not commit.relatives:
             return commit.hash
-        return self.resolve(ref, what).hash
+        return self.resolve(ref, label).hash
 
     def named_commit(
         self,
         ref: RequestedRef,
         *,
-        what: str = "Expected hash",
-        who: str = "Reference",
+        label: str = "Expected hash",
+        role: str = "Reference",
         allowed: tuple[str, ...] = ("BRANCH", "TAG", "DETACHED"),
     ) -> NamedCommit:
         """The commit that a change starts from, which must be named by a hash.
@@ -183,8 +194,8 @@ class RefResolution:
         kind = DETACHED if name == DETACHED else self._repository.references.get(name).type
         commit = ref.commit()
         if kind not in allowed:
-            raise BadRequest(f"{who} must be {_NAMES[allowed]}.")
-        _check_unambiguous(commit, what)
+            raise BadRequest(f"{role} must be {_NAMES[allowed]}.")
+        _check_unambiguous(commit, label)
         assert commit.hash is not None, "the check requires it"
         hash = self._repository.resolve(commit).hash if commit.relatives else commit.hash
         return NamedCommit(kind, name, hash)
@@ -199,11 +210,11 @@ class RefResolution:
             return None
         return None if name == DETACHED else NamedCommit("BRANCH", name, ref.hash)
 
-    def _spec(self, ref: RequestedRef, what: str) -> RefSpec:
+    def _spec(self, ref: RequestedRef, label: str) -> RefSpec:
         name = self._name(ref)
         if name == DETACHED:
             commit = ref.commit()
-            _check_unambiguous(commit, what)
+            _check_unambiguous(commit, label)
             return commit
         if ref.mistake is not None:
             self._repository.references.get(name)  # A missing reference is reported first.
@@ -226,8 +237,8 @@ def reference_of(found: Resolved) -> Reference:
 _NAMES: Final = {("BRANCH",): "a branch", ("BRANCH", "TAG"): "a branch or a tag"}
 
 
-def _check_unambiguous(commit: RefSpec, what: str) -> None:
+def _check_unambiguous(commit: RefSpec, label: str) -> None:
     """Refuse a spec without a hash: it names another commit as soon as the reference moves."""
     if commit.hash is None:
         missing = "contain a starting commit ID" if commit.relatives else "be provided"
-        raise BadRequest(f"{what} must {missing}.")
+        raise BadRequest(f"{label} must {missing}.")

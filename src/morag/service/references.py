@@ -67,15 +67,15 @@ class References:
     def create(self, kind: ReferenceKind, name: str, source: RequestedRef) -> Reference:
         """Create a reference at a commit, which need not be on the reference in `source`."""
         check_new_reference_name(name)
-        at = self._refs.named_commit(source, what="Target hash")
+        at = self._refs.named_commit(source, label="Target hash")
         make = self._known.create_branch if kind == "BRANCH" else self._known.create_tag
         return make(name, RefSpec(None, at.hash))
 
     def assign(
         self, kind: ReferenceKind | None, target: RequestedRef, to: RequestedRef
     ) -> Reference:
-        old = self._refs.named_commit(target, who="Assignment target", allowed=("BRANCH", "TAG"))
-        new = self._refs.named_commit(to, what="Target hash")
+        old = self._refs.named_commit(target, role="Assignment target", allowed=("BRANCH", "TAG"))
+        new = self._refs.named_commit(to, label="Target hash")
         _check_kind(kind, old.kind, old.name)
         return self._known.assign(old.name, RefSpec(None, new.hash), old.hash)
 

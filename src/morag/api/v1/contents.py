@@ -12,13 +12,13 @@ from morag.api.v1 import structs
 from morag.api.v1.parameters import HASH_ON_REF, REF, endpoint
 from morag.model.content import Content
 from morag.rest import requests
-from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
     from morag.api.call import Call
     from morag.api.later import Answer
     from morag.model.references import Reference
     from morag.rest.responses import KeyedContent
+    from morag.service.ref_resolution import RequestedRef
 
 
 @endpoint(
@@ -61,5 +61,4 @@ def _several(found: tuple[KeyedContent, ...], _: Reference) -> structs.ContentsV
 def _checked_ref(call: Call, check: Checks) -> RequestedRef:
     name, hash = call.query.text("ref"), call.query.text("hashOnRef")
     check.name("ref", name)
-    check.hash_or_relative("hashOnRef", hash)
-    return RequestedRef.of(name, hash)
+    return check.hash_and_steps("hashOnRef", name, hash)

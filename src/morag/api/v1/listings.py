@@ -43,12 +43,11 @@ def get_entries(call: Call) -> Answer:
     selection = KeySelection(filter=query.text("filter"), paging=paging(call))
     with Checks("getEntries") as check:
         check.name("refName", name)
-        check.hash_or_relative("params.hashOnRef", hash)
+        ref = check.hash_and_steps("params.hashOnRef", name, hash)
 
     def shown(entry: Entry) -> EntryV1:
         return EntryV1.of(cut(entry, depth) if depth > 0 else entry)
 
-    ref = RequestedRef.of(name, hash)
     return actions.get_entries(
         call, ref, selection, lambda _: structs.EntriesV1, shown, depth=depth
     )
@@ -76,9 +75,9 @@ def get_log(call: Call) -> Answer:
     with Checks("getCommitLog") as check:
         check.name("ref", name)
         check.hash("params.startHash", oldest)
-        check.hash_or_relative("params.endHash", newest)
+        ref = check.hash_and_steps("params.endHash", name, newest)
     until = None if oldest is None else RequestedRef.of(name, oldest)
-    request = LogRequest(RequestedRef.of(name, newest), until, page, filter, fetch_all)
+    request = LogRequest(ref, until, page, filter, fetch_all)
     return actions.get_log(call, request, _LOG_VIEWS)
 
 

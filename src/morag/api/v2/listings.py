@@ -21,7 +21,6 @@ from morag.api.v2.parameters import (
 from morag.rest import responses
 from morag.rest.responses import LogEntryView, PutView, ReferenceView
 from morag.service.listings import KeySelection
-from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
     from morag.api.call import Call, PageOf
@@ -78,10 +77,10 @@ def get_history(call: Call) -> Answer:
     limit_hash = query.text("limit-hash")
     with Checks("getCommitLog") as check:
         ref = check.ref_spec("ref", call.parameters["ref"])
-        check.hash_or_relative("params.startHash", limit_hash)
-    newest = call.ref(ref)
-    oldest = None if limit_hash is None else RequestedRef.of(newest.name, limit_hash)
-    return actions.get_log(call, LogRequest(newest, oldest, page, filter, fetch_all), _LOG_VIEWS)
+        limit = check.hash_and_steps("params.startHash", ref.name, limit_hash)
+    newest, oldest = call.ref(ref), None if limit_hash is None else call.ref(limit)
+    request = LogRequest(newest, oldest, page, filter, fetch_all)
+    return actions.get_log(call, request, _LOG_VIEWS)
 
 
 @endpoint(

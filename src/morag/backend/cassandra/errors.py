@@ -71,7 +71,7 @@ ERRORS: Final = ErrorTable(
         ),
         Meaning(
             RequestTooLarge,
-            "Cassandra at {address} does not take so large a row ({error})",
+            "Cassandra at {address} rejects a row of this size ({error})",
             types=(InvalidRequest,),
             words=("is too big", "is too large", "oversized mutation"),
         ),

@@ -62,8 +62,8 @@ def open_session(url: StoreUrl) -> tuple[CassandraSession, bool]:
             ) from error
         if any(isinstance(cause, Unauthorized) for cause in causes(error)):
             raise StoreUrlInvalid(
-                f"Cassandra denies the user of '{url}' to make tables; grant CREATE on the"
-                f" keyspace, or SELECT and MODIFY if the tables are there ({error})"
+                f"Cassandra does not allow the user of '{url}' to create tables; grant CREATE on"
+                f" the keyspace, or SELECT and MODIFY if the tables are there ({error})"
             ) from error
         centres = sorted({str(host.datacenter) for host in cluster.metadata.all_hosts()})
         dc = url.options.get("dc", "")

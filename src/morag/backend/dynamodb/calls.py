@@ -59,7 +59,7 @@ class Requests:
                 return found
             if last:
                 break
-        raise StoreThrottled(f"{self._address} takes no more reads for now")
+        raise StoreThrottled(f"{self._address} rejects reads at the moment")
 
     def write_if(self, call: Callable[..., Any], request: Item) -> bool:
         """False if the condition of the request does not hold."""
@@ -102,7 +102,7 @@ class Requests:
                 return
             if last:
                 break
-        raise StoreThrottled(f"{self._address} takes no more writes for now")
+        raise StoreThrottled(f"{self._address} rejects writes at the moment")
 
     def _call(self, call: Callable[..., T], request: Item, repeatable: bool) -> T:
         broken = False

@@ -32,7 +32,7 @@ ERRORS: Final = ErrorTable(
     code=code_of,
     meanings=(
         Meaning(
-            StoreThrottled, "{address} takes no more requests for now ({error})", codes=THROTTLED
+            StoreThrottled, "{address} rejects requests at the moment ({error})", codes=THROTTLED
         ),
         Meaning(StoreUnreachable, "{address} does not answer ({error})", types=(NoConnection,)),
         Meaning(
@@ -42,7 +42,7 @@ ERRORS: Final = ErrorTable(
         ),
         Meaning(
             RequestTooLarge,
-            "{address} does not take so large an item ({error})",
+            "{address} rejects an item of this size ({error})",
             codes=frozenset({"ValidationException"}),
             words=("item size", "Item size"),
         ),

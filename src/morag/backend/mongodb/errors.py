@@ -27,7 +27,7 @@ from morag.errors import (
 DUPLICATE: Final = 11000
 
 _GAVE_UP: Final = "The MongoDB database {address} gave up ({error}); try again"
-_TOO_LARGE: Final = "The MongoDB database {address} does not take so large a row ({error})"
+_TOO_LARGE: Final = "The MongoDB database {address} rejects a row of this size ({error})"
 
 
 def code_of(error: Exception) -> int | None:
@@ -43,7 +43,7 @@ ERRORS: Final = ErrorTable(
     meanings=(
         Meaning(
             StoreThrottled,
-            "The MongoDB database {address} takes no more requests for now ({error})",
+            "The MongoDB database {address} rejects requests at the moment ({error})",
             codes=frozenset({16500, 462}),  # From Cosmos DB, and from MongoDB's own rate limits.
         ),
         Meaning(StoreBusy, _GAVE_UP, types=(NotPrimaryError,)),

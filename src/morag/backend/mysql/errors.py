@@ -38,7 +38,7 @@ ERRORS: Final = ErrorTable(
         sql_errors.damaged(1034, 1054, 1146, 1194, 1712, 1877),
         Meaning(
             RequestTooLarge,
-            "The database does not take so long a value or statement ({error})",
+            "The database rejects a value or statement of this length ({error})",
             codes=frozenset({1153, 1406}),
         ),
         # Shutting down, killed, not in its cluster, cut on either side. For a closed connection the

@@ -66,7 +66,7 @@ class MySQLConnector:
         try:
             db: Connection = pymysql.connect(**self._arguments)
         except (pymysql.MySQLError, OSError) as error:
-            text = f"The database of '{self._url}' takes no connection ({error}); try again"
+            text = f"The database of '{self._url}' accepts no connections ({error}); try again"
             if code_of(error) in _NOT_LET_IN:
                 raise _NotLetIn(text) from error
             throttled = code_of(error) in THROTTLED
@@ -130,7 +130,7 @@ class MySQLConnector:
         except pymysql.MySQLError as error:
             if code_of(error) != _MADE_BY_ANOTHER:
                 raise StoreUrlInvalid(
-                    f"Cannot make the table '{table}' in '{self._url}' ({error}); grant CREATE,"
+                    f"Cannot create the table '{table}' in '{self._url}' ({error}); grant CREATE,"
                     f" or run there: {statement}"
                 ) from error
 

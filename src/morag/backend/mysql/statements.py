@@ -75,7 +75,7 @@ def groups(rows: Sequence[Row], largest_bytes: int) -> Iterator[list[Row]]:
         needs = 2 * len(row.data) + _AROUND_ROW_BYTES
         if needs > largest_bytes:
             raise RequestTooLarge(
-                f"A row of {len(row.data)} bytes is more than the database takes; raise its"
+                f"A row of {len(row.data)} bytes is more than the database accepts; raise its"
                 f" max_allowed_packet, which is {largest_bytes}, above {needs}"
             )
         if group and (needs > room or len(group) == sql.AT_ONCE):

@@ -161,7 +161,7 @@ class PostgresBackend(RemoteSqlBackend):
         ((is_read_only,),) = self._select((_IS_READ_ONLY, ()))
         if is_read_only:
             raise StoreCannotWrite(
-                "The database takes no writes: it is a standby, or read-only for this role"
+                "The database accepts no writes: it is a standby, or read-only for this role"
             )
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:

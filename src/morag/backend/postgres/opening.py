@@ -98,7 +98,7 @@ class PostgresConnector:
         try:
             db = TimedConnection.connect(self._conninfo, autocommit=True)
         except psycopg.Error as error:
-            text = f"{self._dialect.title} takes no connection ({_in_one_line(error)})"
+            text = f"{self._dialect.title} accepts no connections ({_in_one_line(error)})"
             if any(words in text for words in _FULL):
                 raise StoreThrottled(f"{text}; try again later") from error
             if self._answers(error):
@@ -157,7 +157,7 @@ class PostgresConnector:
                 raise Restart from error
             if error.sqlstate not in _MADE_BY_ANOTHER:
                 raise StoreUrlInvalid(
-                    f"Cannot make the table '{table}' in '{self._url}' ({_in_one_line(error)});"
+                    f"Cannot create the table '{table}' in '{self._url}' ({_in_one_line(error)});"
                     f" grant CREATE on an existing schema, or run there: {statement}"
                 ) from error
 

@@ -72,13 +72,13 @@ WRITING: Final = _table(
     Meaning(
         StoreCannotWrite,
         _CANNOT_WRITE + "Make room on its disk: some seconds after 16 MiB are free, often earlier,"
-        " writes are taken again; only if they are not, restart the server",
+        " writes are accepted again; only if they are not, restart the server",
         codes=frozenset({_IO_ERROR}),
         words=_FULL,
     ),
     Meaning(
         StoreCannotWrite,
-        _CANNOT_WRITE + "Check its disk, then restart the server: it takes no writes before that",
+        _CANNOT_WRITE + "Check its disk, then restart the server: it accepts no writes until then",
         codes=frozenset({_IO_ERROR}),
     ),
 )

@@ -110,5 +110,6 @@ def _incomplete(path: Path, synced: int) -> RepositoryCorrupt:
     why = "the end of its log is not finished" if found.damage is None else str(found.damage)
     return RepositoryCorrupt(
         f"The store '{path}' cannot be read as it is: {why}. Restore it from a backup; or open it"
-        " to write, if need be with accept_loss=on in its URL, and then again"
+        " once for writing (with accept_loss=on in its URL if that is refused), and then read it"
+        " again"
     )

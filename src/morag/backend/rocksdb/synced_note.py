@@ -23,7 +23,7 @@ NAME: Final = "morag-synced"
 
 
 class Synced(Struct, frozen=True):
-    """What was synced: writes up to `sequence`, and bytes of the manifest with this number."""
+    """The synced part: writes up to `sequence`, and bytes of the manifest with this number."""
 
     sequence: int = 0
     manifest: int = 0

@@ -196,7 +196,7 @@ class SQLiteBackend(SqlBackend):
         if left:
             raise RepositoryCorrupt(
                 f"The store '{self._path}' is missing or empty, but '{left[0]}' is left of it."
-                " Restore it from a backup; or remove what is left, and a new store is made"
+                " Restore it from a backup; or remove the remaining files to create a new store"
             )
 
     def _files_beside(self) -> list[Path]:

@@ -65,7 +65,7 @@ class Usual(Struct, frozen=True):
     objects: int = 20
 
     def at_least(self, values: Iterable[object]) -> Usual:
-        """These sizes, or those of the values where they are larger."""
+        """The larger of each size and the size found in the values."""
         text, elements, objects = self.text, self.elements, self.objects
         left = [values]
         while left:

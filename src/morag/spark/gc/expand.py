@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation c
 from morag.spark import iceberg_metadata
 from morag.spark.errors import CannotRun
 from morag.spark.executors import map_rows, union
-from morag.spark.gc.steps import Role
+from morag.spark.gc.steps import ICEBERG_TYPES, Role
 from morag.spark.locations import caching_spellings, listing_prefix
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from morag.spark.gc.steps import MarkSteps
     from morag.spark.iceberg_metadata import Kind
 
-_ICEBERG: Final = ("ICEBERG_TABLE", "ICEBERG_VIEW")
 _METADATA_DIRECTORIES: Final = frozenset({"metadata", "_delta_log"})
 
 
@@ -87,7 +86,7 @@ def read_contents(files: Files, rows: Rows) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         location, id = row["location"], row["content_id"]
         yield from reader.file_rows("metadata", location, None)
-        if row["type"] in _ICEBERG:
+        if row["type"] in ICEBERG_TYPES:
             read = partial(reader.metadata, location, row["snapshot_id"], id)
         else:
             read = partial(reader.kept_rows, directory_around(location))

@@ -13,7 +13,7 @@ from morag.spark.errors import CannotRun
 from morag.spark.executors import frame_of, map_partitions, map_rows, task_count, union
 from morag.spark.gc.expand import directory_around
 from morag.spark.gc.plan import RUN_ID
-from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, LOCATIONS, Role
+from morag.spark.gc.steps import FIRST_MARK, HOMES, ICEBERG_TYPES, LISTED, LOCATIONS, Role
 from morag.spark.locations import Location, listing_prefix
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _former_homes(run: Run, files: Files) -> DataFrame:
     Of each directory with metadata, the newest file is read: its name starts with the highest
     number.
     """
-    contents = run.contents.where("NOT live AND type IN ('ICEBERG_TABLE', 'ICEBERG_VIEW')")
+    contents = run.contents.where("NOT live").where(F.col("type").isin(*ICEBERG_TYPES))
     directory = F.regexp_replace("location", "/[^/]*$", "")
     newest = contents.groupBy("content_id", directory).agg(
         F.max("location").alias("location"), F.max_by("key", "location").alias("key")

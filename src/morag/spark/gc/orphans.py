@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
 from morag.spark.executors import frame_of
-from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, Role
+from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, PROTECTED_KIND, Role
 from morag.spark.locations import directories_above
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def protected_files(run: Run, found: DataFrame, files: DataFrame) -> DataFrame:
     inside = above.join(directories.hint("merge"), "directory").groupBy("path")
     return inside.agg(F.min("directory").alias("detail")).select(
         F.lit(Role.FILE.value).alias("role"),
-        F.lit("kept").alias("kind"),
+        F.lit(PROTECTED_KIND).alias("kind"),
         "path",
         F.col("path").alias("spelling"),
         "detail",

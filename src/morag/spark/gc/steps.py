@@ -28,20 +28,28 @@ class Role(StrEnum):
     """A metadata file on a store that is neither a disk nor S3."""
 
 
+PROTECTED_KIND: Final = "kept"
+"""The kind of a file that is protected because of its directory. Every other kind is an
+`iceberg_metadata.Kind`."""
+
+ICEBERG_TYPES: Final = ("ICEBERG_TABLE", "ICEBERG_VIEW")
+"""The types of contents whose metadata names their files."""
+
+
 class Outcome(StrEnum):
     """The result of removing, restoring or purging one file. Rows have the value."""
 
     QUARANTINED = "QUARANTINED"
     DELETED = "DELETED"
     CHANGED = "CHANGED"
-    """It was rewritten or moved here since the run started, and stays."""
+    """The file was rewritten or moved here since the run started, and stays."""
     GONE = "GONE"
-    """It was removed already."""
+    """The file was already removed."""
     RESTORED = "RESTORED"
     IN_PLACE = "IN PLACE"
-    """It is not in quarantine, but under its own name."""
+    """The file is not in quarantine, but under its own name."""
     LOST = "LOST"
-    """It is neither in quarantine nor under its own name."""
+    """The file is neither in quarantine nor under its own name."""
     PURGED = "PURGED"
     FAILED = "FAILED"
 
@@ -69,6 +77,7 @@ _CONTENTS: Final = (
 )
 
 # `role`: a `Role`.
+# `kind`: of a file an `iceberg_metadata.Kind` or PROTECTED_KIND, otherwise null.
 # `path`: as the metadata spells it.
 # `spelling`: as a listing may spell it. A file has one row per spelling; ELSEWHERE has none.
 # `content_id`: the content that the file belongs to; null for files that are not read.
