@@ -108,19 +108,19 @@ class Store:
 
 
 class OthersOnTop:
-    """Loses the reply of a swap, and runs `others` before the caller reads the ref again."""
+    """Loses the reply of a swap, and runs `others` before the next call."""
 
     def __init__(self, swap: str, others: Callable[[], None]) -> None:
         self._swap = swap
         self._others = others
-        self._lost = self._looked = False
+        self._lost = self._over = False
 
     def fault(self, method: str, call: int) -> Fault | None:
         if method == self._swap and not self._lost:
             self._lost = True
             return Fault.AFTER
-        if method == "read_refs" and self._lost and not self._looked:
-            self._looked = True
+        if self._lost and not self._over:
+            self._over = True
             self._others()
         return None
 

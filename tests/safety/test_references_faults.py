@@ -1,4 +1,4 @@
-"""Creates, assigns and drops of references with lost replies: each is done and logged once."""
+"""Creates, assigns and drops of references with lost replies: each is done once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from morag.backend.base import Ref, RefSwap
 from morag.errors import ReferenceConflict, ReferenceNotFound, StoreBusy, StoreCannotWrite
+from morag.format.ids import NO_ANCESTOR
 from morag.versions.repository import Repository
 from morag.versions.world import World
 from tests.backend.faulty import Fault, FaultyBackend, InjectedFault
@@ -74,6 +76,18 @@ def test_an_assign_whose_reply_is_lost_succeeds_with_other_commits_on_top(store:
     assert [entry.meta.message for entry in other.history.log("dev")] == ["c", "b", "a"]
 
 
+def test_an_assign_whose_reply_is_lost_is_not_repeated_after_a_reset(store: Store) -> None:
+    other = store.other()
+    before, after = other.references.get("dev").hash, other.references.get("main").hash
+
+    def reset() -> None:
+        other.references.assign("dev", f"@{before}", after)
+
+    store.backend.plan = OthersOnTop(store.swap, reset)
+    store.repo.references.assign("dev", "main", before)
+    assert other.references.get("dev").hash == before
+
+
 def test_an_assign_that_lost_a_race_fails(store: Store) -> None:
     other = store.other()
     store.backend.plan = BeforeSwap(store, lambda: other.commit("dev", [put("c")], "c"))
@@ -85,11 +99,11 @@ def test_an_assign_that_lost_a_race_fails(store: Store) -> None:
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("passed", range(3))
 def test_a_drop_whose_reply_is_lost_succeeds(store: Store, fault: Fault, passed: int) -> None:
-    """The reply is lost of marking the row, of the commit, or of removing the row."""
+    """The lost reply is that of marking the ref, of the commit, or of removing the ref."""
     swaps = [*[None] * passed, fault]
     if store.weak:
         plan = Upcoming({"swap_ref": swaps})
-    else:  # A plain swap removes the row.
+    else:  # A plain swap removes the ref.
         plan = Upcoming({"swap_ref": [fault]} if passed == 2 else {"apply": swaps})
     store.backend.plan = plan
     store.repo.references.delete("dev", who="ann")
@@ -113,7 +127,7 @@ def test_a_drop_that_another_server_finished_succeeds(store: Store) -> None:
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("passed", range(2))
 def test_a_create_whose_reply_is_lost_succeeds(store: Store, fault: Fault, passed: int) -> None:
-    """The reply is lost of the commit, or of inserting the row."""
+    """The lost reply is that of the commit, or of inserting the ref."""
     plan = store.backend.plan = Upcoming({store.swap: [*[None] * passed, fault]})
     store.repo.references.create_branch("new", "main", who="ann")
     assert plan.is_over
@@ -128,7 +142,7 @@ def check_recognised(store: Store, read: Fault) -> None:
     store.repo.references.create_branch("counted", "main")
     before = store.backend._calls["read_refs"] - reads
     lost = Fault.AFTER if type(store.backend) is BusyBackend else Fault.FALSE_AFTER
-    # Without faults, the last read is that of the names after the row was inserted. If the reply
+    # Without faults, the last read is that of the names after the ref was inserted. If the reply
     # is lost, the read that looks for the commit comes before it.
     plan = Upcoming({store.swap: [lost], "read_refs": [*[None] * (before - 1), read]})
     store.backend.plan = plan
@@ -203,12 +217,13 @@ def test_completing_a_creation_too_late_keeps_its_author_in_the_ref_log(store: S
 def test_a_commit_waits_for_a_creation_in_its_own_process(store: Store) -> None:
     commits = []
 
-    def start_commit() -> None:
+    def start_commit(_: float) -> None:
         commits.append(in_thread(lambda: store.repo.commit("new", [put("c")], "c")))
-        time.sleep(0.05)  # Let the commit reach the lock.
-        assert not commits[0].done()
+        with pytest.raises(TimeoutError):
+            commits[0].result(0.05)
 
-    store.backend.plan = BeforeSwap(store, start_commit, swap=2)
+    store.backend._sleep = start_commit
+    store.backend.plan = Upcoming({store.swap: [None, Fault.DELAY]})
     store.repo.references.create_branch("new", "main", who="ann")
     commits[0].result(10)
     assert authors(store.other(), "new", "CREATE") == ["ann"]
@@ -352,6 +367,30 @@ def test_a_dropped_reference_stays_dropped_when_its_creator_is_late(
     assert found_names(store.other(), ["new"]) == set()
 
 
+def test_a_creator_returns_when_others_dropped_and_created_the_name(weak: bool) -> None:
+    time = Time()
+    store = Store(BusyBackend, weak, QUICK, time.world())
+    other = store.other()
+
+    def drop_and_create() -> None:
+        other.references.delete("new")
+        other.references.create_branch("new", "main")
+
+    store.backend.plan = BeforeSwap(store, drop_and_create, swap=2)
+    store.repo.references.create_branch("new", "main")
+    assert time.sleeps_ms == []
+    assert found_names(other, ["new"]) == {"new"}
+
+
+def test_a_ref_without_a_name_does_not_block_its_name(store: Store) -> None:
+    """A server that stops after a late insert leaves such a ref."""
+    ref = Ref("refs/heads/new", NO_ANCESTOR, created_micros=1)
+    assert store.memory.swap_ref("", RefSwap(ref.name, None, ref))
+    created = store.repo.references.create_branch("new", "main")
+    assert store.other().references.get("new") == created
+    assert found_names(store.other(), ["new"]) == {"new"}
+
+
 class FullBackend(BusyBackend):
     """Fails with the error of a store that wrote nothing and cannot write."""
 
@@ -365,6 +404,17 @@ def test_a_full_disk_ends_a_create_at_once(weak: bool) -> None:
     with pytest.raises(StoreCannotWrite):
         store.repo.references.create_branch("new", "main")
     assert time.sleeps_ms == []
+
+
+def test_a_late_ref_is_removed_when_its_line_of_the_ref_log_cannot_be_written() -> None:
+    """Without `apply`, the ref is inserted before the line."""
+    store = Store(FullBackend, True, QUICK, World())
+    upcoming = Upcoming({"append_log": [Fault.BEFORE] * 2})
+    store.backend.plan = DroppedBeforeInsert(store, 1, None, upcoming)
+    with pytest.raises(StoreCannotWrite):
+        store.repo.references.create_branch("new", "main")
+    assert upcoming.is_over
+    assert found_names(store.other(), ["new"]) == set()
 
 
 def test_a_create_that_waits_for_a_drop_takes_effect_after_it(store: Store) -> None:

@@ -98,7 +98,9 @@ class Backend(Protocol):
     operators.
     """
 
-    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]: ...
+    def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
+        """The current refs: never older than a swap that returned before the call."""
+        ...
 
     def swap_ref(self, repo: str, swap: RefSwap) -> bool:
         """Replace `swap.expected` by `swap.new` if the stored ref has the `identity` of `expected`.

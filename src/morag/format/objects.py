@@ -99,7 +99,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class RefObj(Struct, frozen=True, gc=False):
-    """The initial state of a reference, from which recovery restores a lost row."""
+    """The initial state of a reference, from which a missing ref is inserted."""
 
     kind_letter: ClassVar[str] = "r"
     field_number: ClassVar[int] = 3

@@ -14,7 +14,7 @@ from morag.persist.persist import ObjectMissing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from morag.format.records import ObjId
+    from morag.format.records import ObjId, Ref
     from morag.persist.persist import Persist
 
 
@@ -188,10 +188,15 @@ def first_matching(
     return next((commit for commit in log(persist, start.id) if matches(commit)), None)
 
 
-def was_published(persist: Persist, commit: Commit, head: ObjId) -> bool:
-    """Whether a commit of ours, whose reply was lost, is in the history that ends at `head`."""
+def was_published(persist: Persist, commit: Commit, ref: Ref) -> bool:
+    """Whether the reference is or was at a commit of ours, whose reply was lost.
+
+    If the reference was reset since then, only its recent heads show that, as far as they reach.
+    """
+    if any(previous.pointer == commit.id for previous in ref.previous):
+        return True
     try:
-        return is_first_ancestor(persist, head_commit(persist, head), commit)
+        return is_first_ancestor(persist, head_commit(persist, ref.pointer), commit)
     except RepositoryCorrupt:
         return False
 
@@ -199,4 +204,4 @@ def was_published(persist: Persist, commit: Commit, head: ObjId) -> bool:
 def is_published(persist: Persist, name: str, commit: Commit) -> bool:
     """Whether the commit is on the reference by now, perhaps with others on top."""
     now = persist.ref(name)
-    return now is not None and was_published(persist, commit, now.pointer)
+    return now is not None and was_published(persist, commit, now)

@@ -69,7 +69,7 @@ def _commit_once(
     ref = persist.ref(name)
     if ref is None:
         raise RepositoryCorrupt.found(f"The internal reference '{name}'", "is missing")
-    if any(was_published(persist, commit, ref.pointer) for commit in tried):
+    if any(was_published(persist, commit, ref) for commit in tried):
         # An earlier attempt was published after all. Built again, it would conflict with itself.
         return True
     head = head_commit(persist, ref.pointer)

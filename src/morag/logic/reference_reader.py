@@ -41,7 +41,7 @@ class ReferenceReader:
         return [self._as_completed(name, stored.get(name)) for name in names]
 
     def find_first(self, names: list[str]) -> Ref | None:
-        """The first of the names that exists, in one read."""
+        """The first of the names that exists. If its ref is stored, this is one read."""
         stored = self._persist.refs(names)
         for name in names:
             ref = self._as_completed(name, stored.get(name))

@@ -1,4 +1,4 @@
-"""Changes of named references: create, move and drop them, atomically for all readers.
+"""Changes of named references: create, move and drop them.
 
 All names are kept as keys of the internal reference `int/refs`, by ordinary commits. Creating a
 reference commits its name first and inserts its ref last; dropping marks the ref first, commits,
@@ -67,7 +67,8 @@ class References:
     def completed(self, name: str) -> Ref | None:
         """The stored ref, after an interrupted change of it was completed; None if there is none.
 
-        A change must start here: a ref that only `ReferenceReader` shows cannot be swapped.
+        Only a ref from here is certainly stored: `ReferenceReader` also shows references whose ref
+        is missing.
         """
         if name.startswith(INTERNAL):
             return None
@@ -82,16 +83,17 @@ class References:
         _check_not_internal(name)
         self._persist.check_name(name)
         with self._lock:
-            if self.completed(name) is not None:
-                raise ReferenceAlreadyExists.named(short_name(name))
+            found = self.completed(name)
+            if found is not None:
+                if self._currently_created(name) is not None:
+                    raise ReferenceAlreadyExists.named(short_name(name))
+                self._remove_if_dropped(found)  # A server that stopped left it without a name.
             # Read the clock only now: a drop that this call waited for must not be newer.
             ref = Ref(name, pointer, False, self._persist.now_micros(), extended_info)
             line = self._ref_log.creation(ref, who)
             self._commit_name(ref)
             try:
                 inserted = self._inserted(ref, line)
-            except StoreCannotWrite:
-                raise  # Nothing was written.
             except Exception:  # The insert may have succeeded.
                 self._remove_if_dropped(ref)
                 raise
@@ -114,7 +116,8 @@ class References:
             now = self._existing(ref.name)
             if now.identity != ref.identity:
                 raise RefMoved(now)
-            # The caller read a reference whose creation was not completed. Now it is.
+            # The caller read a reference whose creation was not completed. Now it is. Or others
+            # moved the ref away and back.
         raise AssertionError("the attempts end with an error")
 
     def drop(self, name: str, expected: ObjId, who: str = "") -> Ref:
@@ -136,10 +139,12 @@ class References:
                 return ref
             found = self._persist.ref(ref.name)
             if found is not None and found.created_micros == ref.created_micros:
-                # Another server completed the creation first, and others moved the ref.
+                # Another server completed the creation first, and others moved or marked the ref.
                 self._persist.append_log([line])
                 return found
-            self.completed(ref.name)
+            if self._remove_if_dropped(ref):
+                return ref  # Other servers completed the creation and dropped the reference.
+            self.completed(ref.name)  # The ref of an older reference is in the way.
         raise AssertionError("the attempts end with an error")
 
     def _existing(self, name: str) -> Ref:
@@ -157,12 +162,15 @@ class References:
         may_be_done = False
         for attempt in self._retries.attempts("move reference"):
             try:
-                if self._persist.swap_ref(name, expected, new, lines):
-                    return True
-                if not self._is_done(name, expected, new):
-                    return False
-                # If nothing failed, another server may have made the change and logged it. Only
-                # the creator of a reference knows its author, so its line counts.
+                # Not swapped twice: others may have moved the ref back since then.
+                done = may_be_done and self._is_done(name, expected, new)
+                if not done:
+                    if self._persist.swap_ref(name, expected, new, lines):
+                        return True
+                    if not self._is_done(name, expected, new):
+                        return False
+                # If nothing failed, another server may have made the change and logged it. A
+                # creator writes its line all the same, because only it knows the author.
                 if may_be_done or expected is None:
                     self._persist.append_log(lines)
                 return True
@@ -209,32 +217,24 @@ class References:
                         created = self._currently_created(name)
                         return None if created is None else self._restored(ref_of(created))
                     if not ref.deleted:
-                        return ref  # Its creator was faster.
+                        return ref  # Another thread or server was faster.
                     self._finish_drop(ref)
-                    return None
                 except StoreBusy as busy:
                     attempt.failure = busy
         raise AssertionError("the attempts end with an error")
 
     def _restored(self, ref: Ref) -> Ref | None:
         """Insert the ref of a committed name for its creator, who may be doing the same."""
-        line = self._ref_log.creation(ref)
+        line, failure = self._ref_log.creation(ref), None
         try:
             self._persist.swap_ref(ref.name, None, ref, [line])
-        except StoreCannotWrite:
-            raise  # Nothing was written.
-        except Exception:  # The insert may have succeeded.
-            found = self._checked_insert(ref, line)
-            if found is None:
-                raise
-            return found
-        return self._checked_insert(ref, line)
-
-    def _checked_insert(self, ref: Ref, line: LogRow) -> Ref | None:
-        """The stored ref after an insert that may have succeeded, failed or come too late."""
+        except Exception as error:  # noqa: BLE001 - The insert may have succeeded.
+            failure = error
         if self._remove_if_dropped(ref):
             return None
         found = self._persist.ref(ref.name)
+        if failure is not None and found is None:
+            raise failure
         if found is None or found.created_micros != ref.created_micros or found.deleted:
             return None
         # The author is unknown here, so this line must not replace that of the creator.
@@ -251,9 +251,10 @@ class References:
         return self._check_until_answered(self._removed_if_dropped, ref)
 
     def _removed_if_dropped(self, ref: Ref) -> bool:
-        if self._currently_created(ref.name) == _initial_state(ref):
+        created = self._currently_created(ref.name)
+        if created is not None and created.created_micros == ref.created_micros:
             return False
-        # A dropped name never returns with the same creation time. So the ref is removed even if
+        # A dropped name does not return with the same creation time. So the ref is removed even if
         # a client found it in this moment and moved it: that client changed a dropped reference.
         now = ref
         lines: list[LogRow] = []
@@ -263,7 +264,7 @@ class References:
             found = self._persist.ref(ref.name)
             if found is None or found.created_micros != ref.created_micros:
                 return True
-            now, lines = found, [self._removal(found)]
+            now, lines = found, [] if found.deleted else [self._removal(found)]
         raise AssertionError("the attempts end with an error")
 
     def _check_until_answered(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
@@ -282,19 +283,16 @@ class References:
         self._swapped(marked.name, marked, None)
 
     def _currently_created(self, name: str) -> RefObj | None:
-        """The committed record of this name, never a stale one: for callers that act on it
-        without a commit."""
-        for _ in self._retries.attempts("read references"):
-            ref = self._reader.names_ref()
-            created = self._reader.created_at(ref, name)
-            if ref is None or is_unchanged_by_swap(self._persist, ref):
-                return created
-        raise AssertionError("the attempts end with an error")
+        """The committed record of this name, from a current read."""
+        names = self._current_ref(REFS)
+        if names is None:
+            raise RepositoryCorrupt.found(f"The internal reference '{REFS}'", "is missing")
+        return self._reader.created_at(names, name)
 
     def _is_among_names(self, ref: Ref) -> bool:
         """Cheaper than `_currently_created`, which writes: every creation pays for this check.
 
-        It relies on current reads, which all engines have.
+        It relies on `read_refs` being current, and only that: elsewhere a swap verifies it.
         """
         op = self._reader.names(self._reader.names_ref()).get(text_key(ref.name))
         return op is not None and value_of(op) == _initial_state(ref).id
@@ -366,7 +364,10 @@ def _check_not_internal(name: str) -> None:
 
 
 def _moved_on(now: Ref, expected: Ref, new: Ref) -> bool:
-    """Whether others moved the ref after our swap: then its previous heads include our move."""
+    """Whether others moved the ref after our swap: then its previous heads include our move.
+
+    The list of previous heads is short, so a move that was followed by many others is not found.
+    """
     if now.created_micros != new.created_micros or new.pointer == expected.pointer:
         return False
     pointers = (now.pointer, *(previous.pointer for previous in now.previous))

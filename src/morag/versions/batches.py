@@ -105,7 +105,7 @@ class BatchWriter:
         """
         for last, outcomes in state.unsettled:
             # An earlier attempt was published after all: do not publish it twice.
-            if history.was_published(self._persist, last, ref.pointer):
+            if history.was_published(self._persist, last, ref):
                 _settle(outcomes)
                 return True
         head = history.head_commit(self._persist, ref.pointer)

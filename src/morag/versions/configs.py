@@ -95,7 +95,7 @@ def _need_reference(writers: Writers) -> None:
             writers.references.create(CONFIGS, NO_ANCESTOR)
             return
         except ReferenceAlreadyExists:
-            pass  # Perhaps by its name only: finding it completes the creation by another server.
+            pass  # Perhaps by its name only: `completed` completes the creation.
 
 
 def _key(kind: type[RepositoryConfig]) -> bytes:
