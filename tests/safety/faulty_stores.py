@@ -16,6 +16,8 @@ from tests.safety.history_checks import put
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tests.backend.faulty import Plan
+
 T = TypeVar("T")
 
 QUICK = Settings(
@@ -75,9 +77,14 @@ class Store:
     """A memory store that one server reaches through faults, and others directly."""
 
     def __init__(
-        self, faulty: type[FaultyBackend], weak: bool, settings: Settings, world: World
+        self,
+        faulty: type[FaultyBackend],
+        weak: bool,
+        settings: Settings,
+        world: World,
+        memory: MemoryBackend | None = None,
     ) -> None:
-        self.memory = MemoryBackend()
+        self.memory = memory or MemoryBackend()
         self.backend = faulty(self.memory, NO_FAULTS, weak=weak)
         self.repo = Repository(self.backend, settings, world)
         self.weak = weak
@@ -126,14 +133,26 @@ class OthersOnTop:
 
 
 class BeforeSwap:
-    """Runs an action of another server just before the n-th swap; all calls succeed."""
+    """Runs an action of another server just before the n-th swap.
 
-    def __init__(self, store: Store, action: Callable[[], object], swap: int = 1) -> None:
+    That swap has the `fault`, and the calls after it those of `then`; by default all succeed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        action: Callable[[], object],
+        swap: int = 1,
+        fault: Fault | None = None,
+        then: Plan = NO_FAULTS,
+    ) -> None:
         self._store, self._action, self._left = store, action, swap
+        self._fault, self._then = fault, then
 
     def fault(self, method: str, call: int) -> Fault | None:
         self._left -= method == self._store.swap
-        if self._left == 0:
-            self._store.backend.plan = NO_FAULTS
-            self._action()
-        return None
+        if self._left > 0:
+            return None
+        self._store.backend.plan = self._then
+        self._action()
+        return self._fault

@@ -12,7 +12,6 @@ import pytest
 from morag.backend.base import Ref, RefSwap
 from morag.errors import ReferenceConflict, ReferenceNotFound, StoreBusy, StoreCannotWrite
 from morag.format.ids import NO_ANCESTOR
-from morag.versions.repository import Repository
 from morag.versions.world import World
 from tests.backend.faulty import Fault, FaultyBackend, InjectedFault
 from tests.safety.faulty_stores import (
@@ -30,6 +29,7 @@ from tests.safety.history_checks import found_names, in_thread, put
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from morag.versions.repository import Repository
     from tests.backend.faulty import Plan
 
 LOST = [Fault.AFTER, Fault.FALSE_AFTER]
@@ -176,40 +176,31 @@ def test_a_create_that_another_server_completed_is_in_the_ref_log_once(store: St
     assert authors(other, "new", "CREATE") == ["ann"]
 
 
-def verifying_swaps(store: Store) -> int:
-    """How many calls of `store.swap` only verify that the names are current, before an insert."""
-    return 1 if store.weak else 0
+def swap_of_insert(store: Store) -> int:
+    """The number of the swap by which a server completes a creation.
 
-
-class HeldBeforeInsert:
-    """Holds a server that completes a creation, just before it inserts the ref."""
-
-    def __init__(self, store: Store) -> None:
-        self._swap, self._passed = store.swap, verifying_swaps(store)
-        self.reached, self.released = Event(), Event()
-
-    def fault(self, method: str, call: int) -> Fault | None:
-        if method == self._swap:
-            self._passed -= 1
-            if self._passed == -1:
-                self.reached.set()
-                assert self.released.wait(10)
-        return None
+    Without `apply`, the first swap only verifies that the names are current.
+    """
+    return 2 if store.weak else 1
 
 
 def test_completing_a_creation_too_late_keeps_its_author_in_the_ref_log(store: Store) -> None:
-    held = HeldBeforeInsert(store)
-    backend = type(store.backend)(store.memory, held, weak=store.weak)
-    completing = Repository(backend, QUICK, World())
+    reached, released = Event(), Event()
+    completing = Store(type(store.backend), store.weak, QUICK, World(), store.memory)
     commits = []
 
+    def hold() -> None:
+        reached.set()
+        assert released.wait(10)
+
     def start_commit() -> None:
-        commits.append(in_thread(lambda: completing.commit("new", [put("c")], "c")))
-        assert held.reached.wait(10)
+        completing.backend.plan = BeforeSwap(completing, hold, swap_of_insert(completing))
+        commits.append(in_thread(lambda: completing.repo.commit("new", [put("c")], "c")))
+        assert reached.wait(10)
 
     store.backend.plan = BeforeSwap(store, start_commit, swap=2)
     store.repo.references.create_branch("new", "main", who="ann")
-    held.released.set()
+    released.set()
     commits[0].result(10)
     assert authors(store.other(), "new", "CREATE") == ["ann"]
 
@@ -280,26 +271,9 @@ def test_reading_completes_no_interrupted_change(weak: bool) -> None:
     assert store.memory.read_refs("", names) == before
 
 
-class DroppedBeforeInsert:
-    """Has another server drop a reference just before a writer inserts its missing ref.
-
-    `passed` is the number of swaps before that insert, `insert` is its fault, and `upcoming` has
-    the faults of the calls after it.
-    """
-
-    def __init__(self, store: Store, passed: int, insert: Fault | None, upcoming: Plan) -> None:
-        self._store, self._passed = store, passed
-        self._insert, self._upcoming = insert, upcoming
-
-    def fault(self, method: str, call: int) -> Fault | None:
-        if method != self._store.swap:
-            return None
-        self._passed -= 1
-        if self._passed >= 0:
-            return None
-        self._store.backend.plan = self._upcoming
-        self._store.other().references.delete("new")
-        return self._insert
+def dropped_before_insert(store: Store, swap: int, insert: Fault | None, then: Plan) -> BeforeSwap:
+    """Has another server drop `new` just before its ref is inserted, with the fault `insert`."""
+    return BeforeSwap(store, lambda: store.other().references.delete("new"), swap, insert, then)
 
 
 FAILURES: list[dict[str, list[Fault | None]]] = [
@@ -318,7 +292,7 @@ def test_a_dropped_reference_stays_dropped_when_its_creation_is_completed_late(
     weak: bool, failures: dict[str, list[Fault | None]], insert: Fault | None
 ) -> None:
     store, upcoming = half_created(weak), Upcoming(failures)
-    store.backend.plan = DroppedBeforeInsert(store, verifying_swaps(store), insert, upcoming)
+    store.backend.plan = dropped_before_insert(store, swap_of_insert(store), insert, upcoming)
     with suppress(InjectedFault, ReferenceNotFound):
         store.repo.commit("new", [put("b")], "b")
     assert upcoming.is_over
@@ -345,7 +319,7 @@ class MovedBeforeCheck:
 def test_a_dropped_reference_stays_dropped_when_its_late_ref_is_moved(weak: bool) -> None:
     store = half_created(weak)
     moved = MovedBeforeCheck(store)
-    store.backend.plan = DroppedBeforeInsert(store, verifying_swaps(store), None, moved)
+    store.backend.plan = dropped_before_insert(store, swap_of_insert(store), None, moved)
     with pytest.raises(ReferenceNotFound):
         store.repo.commit("new", [put("b")], "b")
     assert moved.reads
@@ -360,7 +334,7 @@ def test_a_dropped_reference_stays_dropped_when_its_creator_is_late(
     """Another server completes and drops it before the insert, and commits to it after that."""
     store = Store(BusyBackend, weak, QUICK, World())
     moved = MovedBeforeCheck(store, second)
-    store.backend.plan = DroppedBeforeInsert(store, 1, Fault.AFTER, moved)
+    store.backend.plan = dropped_before_insert(store, 2, Fault.AFTER, moved)
     with suppress(StoreBusy):
         store.repo.references.create_branch("new", "main")
     assert moved.reads >= 2
@@ -410,7 +384,7 @@ def test_a_late_ref_is_removed_when_its_line_of_the_ref_log_cannot_be_written() 
     """Without `apply`, the ref is inserted before the line."""
     store = Store(FullBackend, True, QUICK, World())
     upcoming = Upcoming({"append_log": [Fault.BEFORE] * 2})
-    store.backend.plan = DroppedBeforeInsert(store, 1, None, upcoming)
+    store.backend.plan = dropped_before_insert(store, 2, None, upcoming)
     with pytest.raises(StoreCannotWrite):
         store.repo.references.create_branch("new", "main")
     assert upcoming.is_over

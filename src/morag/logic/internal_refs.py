@@ -68,7 +68,7 @@ def _commit_once(
 ) -> bool:
     ref = persist.ref(name)
     if ref is None:
-        raise RepositoryCorrupt.found(f"The internal reference '{name}'", "is missing")
+        raise missing(name)
     if any(was_published(persist, commit, ref) for commit in tried):
         # An earlier attempt was published after all. Built again, it would conflict with itself.
         return True
@@ -112,6 +112,10 @@ def insert_internal(persist: Persist, name: str, draft: Draft, objects: Sequence
     built = build_commit(persist, None, draft)
     persist.store([*objects, *built.indexes, built.commit])
     persist.swap_ref(name, None, Ref(name, built.commit.id, created_micros=persist.now_micros()))
+
+
+def missing(name: str) -> RepositoryCorrupt:
+    return RepositoryCorrupt.found(f"The internal reference '{name}'", "is missing")
 
 
 def pointer_of(persist: Persist, name: str) -> ObjId | None:

@@ -29,7 +29,13 @@ from morag.format.objects import RefObj
 from morag.format.records import Ref
 from morag.index.keys import text_key
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove
-from morag.logic.internal_refs import REFS, commit_internal, internal_draft, is_unchanged_by_swap
+from morag.logic.internal_refs import (
+    REFS,
+    commit_internal,
+    internal_draft,
+    is_unchanged_by_swap,
+    missing,
+)
 from morag.logic.reference_reader import INTERNAL, ReferenceReader, ref_of, short_name
 from morag.logic.reflog import RefOperation
 from morag.model.times import instant_text
@@ -163,8 +169,7 @@ class References:
         for attempt in self._retries.attempts("move reference"):
             try:
                 # Not swapped twice: others may have moved the ref back since then.
-                done = may_be_done and self._is_done(name, expected, new)
-                if not done:
+                if not (may_be_done and self._is_done(name, expected, new)):
                     if self._persist.swap_ref(name, expected, new, lines):
                         return True
                     if not self._is_done(name, expected, new):
@@ -286,7 +291,7 @@ class References:
         """The committed record of this name, from a current read."""
         names = self._current_ref(REFS)
         if names is None:
-            raise RepositoryCorrupt.found(f"The internal reference '{REFS}'", "is missing")
+            raise missing(REFS)
         return self._reader.created_at(names, name)
 
     def _is_among_names(self, ref: Ref) -> bool:

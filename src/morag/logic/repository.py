@@ -17,7 +17,14 @@ from morag.index.keys import text_key
 from morag.index.layered import index_of
 from morag.logic.commits import Add
 from morag.logic.history import head_commit
-from morag.logic.internal_refs import REFS, REPOSITORY, insert_internal, internal_draft, pointer_of
+from morag.logic.internal_refs import (
+    REFS,
+    REPOSITORY,
+    insert_internal,
+    internal_draft,
+    missing,
+    pointer_of,
+)
 from morag.model.names import full_name
 from morag.model.times import instant_text
 
@@ -73,7 +80,7 @@ def initialize(persist: Persist, references: References) -> None:
 def read_description(persist: Persist) -> RepositoryDescription:
     pointer = pointer_of(persist, REPOSITORY)
     if pointer is None:
-        raise RepositoryCorrupt.found("The internal reference 'int/repo'", "is missing")
+        raise missing(REPOSITORY)
     op = index_of(persist, head_commit(persist, pointer)).get(_DESCRIPTION)
     if op is None:
         raise RepositoryCorrupt.object(pointer, "has no description of the repository")
