@@ -141,6 +141,9 @@ class Request:
     shares_batch = False
     operations = 1
 
+    def is_near(self, head: object) -> bool:
+        return True
+
     def propose(self, head: object) -> Proposal:
         raise NotImplementedError
 
@@ -227,7 +230,7 @@ class Writer:
         self.go, self.writing = Event(), Event()
         self._failures = failures
 
-    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
+    def write(self, branch: str, batch: Sequence[Ticket], *, may_wait: bool) -> bool:
         self.writing.set()
         assert self.go.wait(timeout=20)
         number, self.batches = self.batches, self.batches + 1
@@ -235,6 +238,7 @@ class Writer:
             raise self._failures[number]
         for ticket in batch:
             ticket.succeed("done")
+        return False
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("driver"), KeyboardInterrupt(), SystemExit()])

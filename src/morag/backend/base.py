@@ -157,6 +157,30 @@ class AppliesAtOnce(Protocol):
 
 
 @runtime_checkable
+class SyncsLater(AppliesAtOnce, Protocol):
+    """A backend that writes within microseconds; only the sync afterwards waits for the disk.
+
+    So an event loop can write, and a thread is needed only for `sync`, once for many writes.
+    """
+
+    needs_sync: bool
+    """Whether a write may be lost without a `sync` after it."""
+
+    def try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        """Like `apply`, but never waits. None if it would have to: then nothing was written.
+
+        The write is durable, and readers get the new ref, when a later `sync` has returned.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Make everything durable that was written so far."""
+        ...
+
+
+@runtime_checkable
 class ChecksWritable(Protocol):
     """A backend that may refuse writes while it still reads, for instance when its disk is full."""
 

@@ -32,13 +32,8 @@ class Traits(Struct, frozen=True):
     """A read takes microseconds in this process, so the event loop may do it."""
     private: bool = False
     """Only one process at a time can have the store open for writing. See `base.Private`."""
-    never_waits: bool = False
-    """A write takes microseconds, too: it waits neither for a disk nor for a network."""
-
-    @property
-    def has_files(self) -> bool:
-        """Whether the store consists of local files, which may be removed while it is open."""
-        return self.embedded and not self.never_waits
+    has_files: bool = False
+    """The store consists of local files, which may be removed while it is open."""
 
 
 class Engine(Struct, frozen=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ENGINE: Final = Engine(
     "morag.backend.memory:open_memory",
-    Traits(embedded=True, private=True, never_waits=True),
+    Traits(embedded=True, private=True),
 )
 
 
@@ -36,6 +36,7 @@ class MemoryBackend:
     """Writers take turns under one lock. Readers need none: each looks up one key at a time."""
 
     is_private: Final = True
+    needs_sync: Final = False
 
     def __init__(self) -> None:
         self._repos: defaultdict[str, _Repo] = defaultdict(_Repo)  # Grows under the lock only.
@@ -104,16 +105,20 @@ class MemoryBackend:
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
     ) -> Applied:
         with self._lock:
-            stored = self._repos[repo]
-            unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
-            fresh = [id for id in unique if id not in stored.rows]
-            if len(fresh) < len(unique) or not stored.expects(swap):
-                return Applied(swapped=False, new=frozenset(fresh))
-            # The ref comes last: readers take no lock, and must find what it points to.
-            new = stored.insert(rows)
-            stored.append(log)
-            stored.move(swap)
-            return Applied(swapped=True, new=new)
+            return self._repos[repo].apply(rows, swap, log)
+
+    def try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._repos[repo].apply(rows, swap, log)
+        finally:
+            self._lock.release()
+
+    def sync(self) -> None:
+        """Nothing is durable, so nothing is left to do."""
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._lock:
@@ -135,6 +140,17 @@ class _Repo:
         self.refs: dict[str, Ref] = {}
         self.rows: dict[ObjId, Row] = {}
         self.log: list[LogRow] = []
+
+    def apply(self, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow]) -> Applied:
+        unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
+        fresh = [id for id in unique if id not in self.rows]
+        if len(fresh) < len(unique) or not self.expects(swap):
+            return Applied(swapped=False, new=frozenset(fresh))
+        # The ref comes last: readers take no lock, and must find what it points to.
+        new = self.insert(rows)
+        self.append(log)
+        self.move(swap)
+        return Applied(swapped=True, new=new)
 
     def expects(self, swap: RefSwap) -> bool:
         stored, expected = self.refs.get(swap.name), swap.expected

@@ -15,6 +15,7 @@ from morag.backend.base import (
     LimitsRows,
     Private,
     RefSwap,
+    SyncsLater,
 )
 from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import BadRequest, RepositoryCorrupt
@@ -29,7 +30,7 @@ from morag.persist.cache import ObjectCache
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from morag.backend.base import Backend, LogRow
+    from morag.backend.base import Applied, Backend, LogRow
     from morag.config import Settings
     from morag.format.objects import Obj
     from morag.format.records import ObjId, Ref, Row
@@ -78,9 +79,24 @@ class Persist:
         self._stagings: dict[ObjId, int] = {}
         self._staging = Lock()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
+        self._quick = backend if isinstance(backend, SyncsLater) else None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
         self.read_only = isinstance(backend, ReadOnlyBackend)
         self.is_shared = not isinstance(backend, Private)
+
+    @property
+    def writes_quickly(self) -> bool:
+        """Whether `publish` can do without waiting, so that an event loop may call it."""
+        return self._quick is not None
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether what was published without waiting is durable only after `sync`."""
+        return self._quick is not None and self._quick.needs_sync
+
+    def sync(self) -> None:
+        if self._quick is not None:
+            self._quick.sync()
 
     def now_micros(self) -> int:
         return self.clock_nanos() // 1000
@@ -159,18 +175,25 @@ class Persist:
         pointer: ObjId,
         log: Sequence[LogRow] = (),
         rows: Sequence[Row] | None = None,
+        *,
+        may_wait: bool = True,
     ) -> Ref | None:
         """Store the objects, then move `ref` to `pointer`. None if another writer moved the ref.
 
         `rows` are the encoded objects, if the caller has them. Raises `UniqueTaken` if a unique
-        value among them was claimed before; then no visible change was made.
+        value among them was claimed before; then no visible change was made. Without `may_wait`, a
+        store that writes quickly is not synced (see `needs_sync`), and raises `WouldWait` if the
+        write would have to wait; other stores wait.
         """
         rows = self.encoded(objs) if rows is None else rows
         moved = self.moved(ref, pointer)
         swap = RefSwap(ref.name, ref, moved)
         uniques = frozenset(row.id for row in rows if row.kind == UNIQUE_KIND)
         if self._apply is not None:
-            applied = self._apply(self._repo, rows, swap, log)
+            if may_wait or self._quick is None:
+                applied = self._apply(self._repo, rows, swap, log)
+            else:
+                applied = self._try_apply(self._quick, rows, swap, log)
             if not applied.swapped:
                 _check_claims(uniques, applied.new)
                 return None
@@ -190,6 +213,14 @@ class Persist:
             elif type(obj) is Commit:
                 self._note_recent(obj.id)
         return moved
+
+    def _try_apply(
+        self, quick: SyncsLater, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow]
+    ) -> Applied:
+        applied = quick.try_apply(self._repo, rows, swap, log)
+        if applied is None:
+            raise WouldWait
+        return applied
 
     def _note_recent(self, commit: ObjId) -> None:
         """Let the cache evict commits that are no longer near a head before the indexes."""
@@ -280,6 +311,10 @@ class Persist:
 
     def read_log(self, before: bytes | None, limit: int) -> list[LogRow]:
         return [] if self._log is None else self._log.read_log(self._repo, before, limit)
+
+
+class WouldWait(Exception):
+    """Work that must be quick would have to wait, or take long: nothing was done."""
 
 
 class UniqueTaken(Exception):

@@ -69,8 +69,9 @@ class Edge:
 
     The API is called on the event loop, so that a read costs no more than the call. Work that may
     wait for another machine is returned as a `Later`, for the threads. With a store that
-    `never_waits`, not even for a disk, small changes are committed on the loop, too: threads would
-    not be faster, and all changes that arrive together are one batch.
+    `writes_quickly`, small changes are committed on the loop, too, and only the sync is for a
+    thread: another one would compete for the interpreter, and all changes that arrive together are
+    one batch.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Edge:
         api: Api,
         settings: ServerSettings,
         *,
-        never_waits: bool = False,
+        writes_quickly: bool = False,
         loopback_only: bool = False,
         check_store: Callable[[], object],
         hide: Callable[[str], str] = str,
@@ -98,7 +99,7 @@ class Edge:
         self.unread = UnreadResponses(settings.max_unread_bytes)
         self.pending = 0  # Accepted requests that wait, also those of disconnected clients.
         self._api = api
-        self._never_waits = never_waits
+        self._writes_quickly = writes_quickly
         self._hide = hide  # Masks secrets in logged texts.
         self._ready = Readiness(check_store)
         self._cors = Cors(settings.cors_origins) if settings.cors_origins else None
@@ -274,7 +275,7 @@ class Edge:
         return size >= self.settings.gzip_min_bytes and size > 0 and wants_gzip(request)
 
     def _spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
-        if brief and self._never_waits:
+        if brief and self._writes_quickly:
             self._call_soon(work)
         else:
             self._threads.spawn(work)

@@ -124,7 +124,7 @@ class Lifespan:
         return Edge(
             api,
             self._server,
-            never_waits=traits.never_waits,
+            writes_quickly=repository.writes_quickly,
             loopback_only=self._loopback_only,
             check_store=check_store,
             hide=hide,

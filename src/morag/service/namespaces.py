@@ -147,6 +147,7 @@ class NamespaceChange:
         self.branch = commit.branch
         self.who = commit.who
         self.operations = commit.operations
+        self.is_near = commit.is_near
         self.forget = commit.forget
 
     def propose(self, head: Commit | None) -> Proposal:

@@ -8,7 +8,8 @@ from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.format.records import UNIQUE_KIND
 from morag.logic import history
 from morag.model.names import full_name
-from morag.persist.persist import UniqueTaken
+from morag.persist.persist import UniqueTaken, WouldWait
+from morag.versions.syncs import Syncs
 from morag.versions.tickets import Proposal, Ticket
 
 if TYPE_CHECKING:
@@ -43,25 +44,33 @@ class BatchWriter:
         self._retries = retries
         self._world = world
         self._heads = heads
+        self.syncs = Syncs(persist.sync)
 
-    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
-        """Settle every ticket of the batch."""
+    def write(self, branch: str, batch: Sequence[Ticket], *, may_wait: bool = True) -> bool:
+        """Settle every ticket of the batch. True if the results hold only after a sync.
+
+        Without `may_wait`, a store that writes quickly is neither synced nor waited for:
+        `WouldWait` means that nothing was written.
+        """
         name = full_name("BRANCH", branch)
         courtesy = self._heads.courtesy_seconds(name, self._world.monotonic())
         if courtesy:
             self._world.sleep(courtesy)
-        state = _BatchState()
+        state = _BatchState(may_wait=may_wait or not self._persist.writes_quickly)
         try:
             for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
                 try:
                     if self._attempt(name, batch, state):
-                        return
+                        return state.unsynced
                 except UniqueTaken as taken:
                     state.claims -= taken.ids
                     for ticket in batch:
                         ticket.request.forget(taken.ids)
                 except StoreBusy as busy:
                     attempt.failure = busy
+                if not state.may_wait:
+                    raise attempt.failure or WouldWait
+            raise AssertionError("attempts end by an exception")
         except StoreBusy as busy:
             if state.unsettled:
                 raise type(busy)(
@@ -109,6 +118,8 @@ class BatchWriter:
                 _settle(outcomes)
                 return True
         head = history.head_commit(self._persist, ref.pointer)
+        if not (state.may_wait or all(ticket.request.is_near(head) for ticket in batch)):
+            raise WouldWait
         outcomes = []
         objects: list[Obj] = []
         rows: list[Row] = []
@@ -155,12 +166,15 @@ class BatchWriter:
         operation = batch[0].request.operation
         line = self._ref_log.line(ref.name, operation, ref.pointer, last.id, who, len(commits))
         try:
-            moved = self._persist.publish(objects, ref, last.id, [line], rows)
+            moved = self._persist.publish(
+                objects, ref, last.id, [line], rows, may_wait=state.may_wait
+            )
             if moved is not None:
+                state.unsynced = not state.may_wait and self._persist.needs_sync
                 now = self._world.monotonic()
                 self._heads.moved_by_us(moved, now, now - state.began)
                 return True
-        except UniqueTaken:
+        except (UniqueTaken, WouldWait):
             raise
         except Exception:
             # After any error the swap may have succeeded: the reply may be lost.
@@ -184,9 +198,11 @@ _Outcomes: TypeAlias = list[tuple[Ticket, Proposal | Exception]]
 class _BatchState:
     """Attempts of a batch that may have been published, and the content ids that they claimed."""
 
-    __slots__ = ("began", "claims", "unsettled")
+    __slots__ = ("began", "claims", "may_wait", "unsettled", "unsynced")
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_wait: bool) -> None:
+        self.may_wait = may_wait
+        self.unsynced = False
         self.unsettled: list[tuple[Commit, _Outcomes]] = []
         self.claims: set[ObjId] = set()
         self.began = 0.0  # When the last attempt started, by the monotonic clock.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from morag.model.meta import CommitMeta
     from morag.model.operations import Operation
     from morag.persist.persist import Persist
+
+
+_NEAR_COMMITS: Final = 400
+"""A walk of this length reads 20 commits."""
 
 
 class CommitRequest:
@@ -111,6 +115,19 @@ class CommitRequest:
         objects: list[Obj] = [*uniques, *changes.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in changes.generated_ids.items()}
         return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
+
+    def is_near(self, head: Commit | None) -> bool:
+        if (
+            head is None
+            or self._expected in (None, NO_ANCESTOR, head.id)
+            or (self._expected in head.tail)
+        ):
+            return True
+        try:
+            expected = history.find_commit(self._persist, self._expected)
+        except ReferenceNotFound:
+            return True
+        return expected is None or head.seq - expected.seq <= _NEAR_COMMITS
 
     def forget(self, taken: frozenset[ObjId]) -> None:
         """Generate new content ids, because other content already has one of them."""

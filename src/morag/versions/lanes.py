@@ -5,6 +5,10 @@ applies one after the other on the head in memory, writes all new objects at onc
 reference once. A request that conflicts fails alone. While a batch is being written, the next one
 gathers; its first request drives next. Requests are served in order of arrival: small commits never
 overtake a large one. Between servers the swap of the reference decides.
+
+In a server, a batch of small commits is written where its requests are read, on the event loop, if
+the store can write without waiting. Only its sync takes a thread (`syncs.py`): threads that compute
+would compete with the loop for the interpreter.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 from morag.errors import ServiceUnavailable, StoreBusy
+from morag.persist.persist import WouldWait
 from morag.versions.tickets import Caller, Waiter
 
 if TYPE_CHECKING:
@@ -64,7 +69,7 @@ class Lane:
         If the lane is idle, `spawn` gets a function that drives it. The driving thread calls
         `finished`, which must be quick: the rest of the batch waits for it.
         """
-        ticket = Caller(request, self.drive, spawn, finished)
+        ticket = Caller(request, self, spawn, finished)
         if self.join([ticket]):
             ticket.wake()
 
@@ -89,25 +94,63 @@ class Lane:
                     self._waiting.remove(until)
                 self._hand_over()
 
+    def drive_briefly(self, until: Ticket, spawn: Spawn) -> None:
+        """Carry out one batch, in which the given ticket is, without waiting for anything.
+
+        `spawn` gets the sync. It gets the batch itself if that cannot be written without a wait.
+        """
+        batch: list[Ticket] = []
+        is_handed_on = False
+        try:
+            if self._write_next(batch, until, may_wait=False):
+                self._writer.syncs.then(spawn, lambda failure: self._synced(batch, failure))
+                is_handed_on = True
+        except WouldWait:
+            with self._lock:
+                self._waiting.extendleft(reversed(batch))
+            spawn(lambda: self.drive(until))
+            is_handed_on = True
+        finally:
+            if not is_handed_on:
+                self._end(batch)
+
+    def _synced(self, batch: Sequence[Ticket], failure: Exception | None) -> None:
+        if failure is not None:
+            for ticket in batch:
+                ticket.fail(ticket.failure or failure)
+        self._end(batch)
+
+    def _end(self, batch: Sequence[Ticket]) -> None:
+        try:
+            _wake(batch)
+        finally:
+            with self._lock:
+                self._hand_over()
+
     def _carry_out_batch(self, driver: Ticket) -> None:
         batch: list[Ticket] = []
         try:
             if self._crowded and driver.lets_others_run:
                 self._let_others_run()
-            with self._lock:
-                self._take_batch(batch, driver.most_operations)
-                self._crowded = _CROWDED_BATCHES if len(batch) > 1 else max(0, self._crowded - 1)
-            self._writer.write(self._branch, batch)
+            self._write_next(batch, driver, may_wait=True)
+        finally:
+            _wake(batch)
+
+    def _write_next(self, batch: list[Ticket], driver: Ticket, *, may_wait: bool) -> bool:
+        """Move the next tickets into `batch` and write it. True if it must still be synced."""
+        with self._lock:
+            self._take_batch(batch, driver.most_operations)
+            self._crowded = _CROWDED_BATCHES if len(batch) > 1 else max(0, self._crowded - 1)
+        try:
+            return self._writer.write(self._branch, batch, may_wait=may_wait)
+        except WouldWait:
+            raise
         except Exception as failure:  # noqa: BLE001 - Every ticket of the batch gets it.
             for ticket in batch:
                 ticket.fail(failure)
             if isinstance(failure, StoreBusy):
                 self._dismiss(failure)
-        finally:
-            for ticket in batch:
-                if not ticket.done:
-                    ticket.fail(_driver_interrupted())
-                ticket.wake()
+            return False
 
     def _dismiss(self, failure: StoreBusy) -> None:
         """Fail all waiting requests, so that they do not wait for the unavailable store in turn."""
@@ -149,6 +192,13 @@ class Lane:
             ):
                 return
             batch.append(self._waiting.popleft())
+
+
+def _wake(batch: Sequence[Ticket]) -> None:
+    for ticket in batch:
+        if not ticket.done:
+            ticket.fail(_driver_interrupted())
+        ticket.wake()
 
 
 def _driver_interrupted() -> ServiceUnavailable:

@@ -55,6 +55,10 @@ class MergeOrTransplant:
         self.branch = plan.branch
         self.who = plan.who
 
+    def is_near(self, head: Commit | None) -> bool:
+        """False: the search for the merge base may walk far."""
+        return False
+
     def forget(self, taken: frozenset[ObjId]) -> None:
         """No content ids are generated here."""
 

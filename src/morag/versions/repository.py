@@ -90,6 +90,11 @@ class Repository:
         self.history = History(self._persist, self._resolver)
         self.configs = Configs(self._persist, self._writers, world.new_uuid)
 
+    @property
+    def writes_quickly(self) -> bool:
+        """Whether the store can write without waiting: `start` then does brief work at once."""
+        return self._persist.writes_quickly
+
     def describe(self) -> RepositoryDescription:
         """The creation time of the repository and its default branch."""
         return read_description(self._persist)

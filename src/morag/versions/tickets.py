@@ -60,6 +60,10 @@ class Request(Protocol):
         """The approximate amount of work: a batch must fit into memory."""
         ...
 
+    def is_near(self, head: Commit | None) -> bool:
+        """Whether `propose` takes little time on this head, because it walks no long history."""
+        ...
+
     def propose(self, head: Commit | None) -> Proposal: ...
 
     def forget(self, taken: frozenset[ObjId]) -> None: ...
@@ -121,20 +125,24 @@ class Waiter(Ticket):
         self._turn.acquire()
 
 
+class Drivable(Protocol):
+    """The lane of a ticket."""
+
+    def drive(self, until: Ticket) -> None: ...
+
+    def drive_briefly(self, until: Ticket, spawn: Spawn) -> None: ...
+
+
 class Caller(Ticket):
     """A request without a waiting thread: it calls back when it is done."""
 
-    __slots__ = ("_brief", "_drive", "_finished", "_spawn")
+    __slots__ = ("_brief", "_finished", "_lane", "_spawn")
 
     def __init__(
-        self,
-        request: Request,
-        drive: Callable[[Ticket], None],
-        spawn: Spawn,
-        finished: Callable[[Ticket], None],
+        self, request: Request, lane: Drivable, spawn: Spawn, finished: Callable[[Ticket], None]
     ) -> None:
         super().__init__(request)
-        self._drive = drive
+        self._lane = lane
         self._spawn = spawn
         self._finished = finished
         self._brief = request.shares_batch and request.operations <= _MOST_BRIEF_OPERATIONS
@@ -147,5 +155,7 @@ class Caller(Ticket):
                 self._finished(self)
             except Exception:  # noqa: BLE001 - The rest of the batch must be woken, too.
                 _log.exception("The result of a change could not be delivered")
+        elif self._brief:
+            self._spawn(lambda: self._lane.drive_briefly(self, self._spawn), brief=True)
         else:
-            self._spawn(lambda: self._drive(self), brief=self._brief)
+            self._spawn(lambda: self._lane.drive(self))

@@ -6,5 +6,5 @@ from morag.backend.engines import Engine, Traits
 
 ENGINE: Final = Engine(
     "morag.backend.rocksdb.backend:open_rocksdb",
-    Traits(embedded=True, private=True),
+    Traits(embedded=True, private=True, has_files=True),
 )

@@ -90,7 +90,7 @@ class RocksDBBackend:
         self._rows = self._db.get_column_family(ROWS)
         self._in_refs = self._db.get_column_family_handle(REFS)
         self._in_rows = self._db.get_column_family_handle(ROWS)
-        self._sync = sync
+        self.needs_sync = sync
         self._looking = Lock()  # Held while files are checked; taken before `_turn`.
         self._turn = Condition(Lock())  # Guards everything below, and every decision to write.
         # For each ref whose newest value is not durable: the number of the write, and the value
@@ -127,7 +127,7 @@ class RocksDBBackend:
         with self._turn:
             stored = self._messages(prefix, [row.id for row in rows])
             new = self._insert(batch, prefix, rows, stored)
-            self._write(batch)
+            self._write_durably(batch)
         return new
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
@@ -144,7 +144,7 @@ class RocksDBBackend:
                 batch.delete(key, self._in_rows)
             else:
                 batch.put(key, encode_row(new), self._in_rows)
-            self._write(batch)
+            self._write_durably(batch)
         return True
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
@@ -219,42 +219,66 @@ class RocksDBBackend:
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
     ) -> Applied:
-        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
-        key = prefix + swap.name.encode()
+        key = prefix_of(repo) + swap.name.encode()
         with self._turn:
             while key in self._durable and not self._refusal:
                 self._sync_all()
-            self._check_refusal()
-            stored = self._messages(prefix, [row.id for row in rows])
-            unique = [
-                (row.id, message)
-                for row, message in zip(rows, stored, strict=True)
-                if row.kind == UNIQUE_KIND
-            ]
-            fresh = frozenset(id for id, message in unique if message is None)
-            value = self._read.one(self._refs, key)
-            if any(message is not None for _, message in unique) or not _is(value, swap.expected):
-                return Applied(swapped=False, new=fresh)
-            new = self._insert(batch, prefix, rows, stored)
-            self._append(batch, repo, log)
-            if swap.new is None:
-                batch.delete(key, self._in_refs)
-            else:
-                batch.put(key, encode_ref(swap.new), self._in_refs)
-            self._write(batch, key, value)
-        return Applied(swapped=True, new=new)
+            applied = self._apply(repo, rows, key, swap, log)
+            if applied.swapped:
+                self._await_sync()
+        return applied
+
+    def try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        key = prefix_of(repo) + swap.name.encode()
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            return None if key in self._durable else self._apply(repo, rows, key, swap, log)
+        finally:
+            self._turn.release()
+
+    def sync(self) -> None:
+        with self._turn:
+            self._await_sync()
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         batch = WriteBatch(raw_mode=True)
         self._append(batch, repo, rows)
         with self._turn:
-            self._write(batch)
+            self._write_durably(batch)
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         prefix = log_prefix_of(repo)
         end = after(prefix) if before is None else prefix + before
         lines = self._read.last(self._db, prefix, end, limit)
         return [LogRow(key[len(prefix) :], data) for key, data in lines]
+
+    def _apply(
+        self, repo: str, rows: Sequence[Row], key: bytes, swap: RefSwap, log: Sequence[LogRow]
+    ) -> Applied:
+        """Write to the ref under this key, whose newest value must be durable. Does not sync."""
+        self._check_refusal()
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        stored = self._messages(prefix, [row.id for row in rows])
+        unique = [
+            (row.id, message)
+            for row, message in zip(rows, stored, strict=True)
+            if row.kind == UNIQUE_KIND
+        ]
+        fresh = frozenset(id for id, message in unique if message is None)
+        value = self._read.one(self._refs, key)
+        if any(message is not None for _, message in unique) or not _is(value, swap.expected):
+            return Applied(swapped=False, new=fresh)
+        new = self._insert(batch, prefix, rows, stored)
+        self._append(batch, repo, log)
+        if swap.new is None:
+            batch.delete(key, self._in_refs)
+        else:
+            batch.put(key, encode_ref(swap.new), self._in_refs)
+        self._write(batch, key, value)
+        return Applied(swapped=True, new=new)
 
     def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
         return self._read.several(self._rows, [prefix + id for id in ids])
@@ -288,10 +312,14 @@ class RocksDBBackend:
             for key in some:
                 batch.delete(key, family)
             with self._turn:
-                self._write(batch)
+                self._write_durably(batch)
+
+    def _write_durably(self, batch: WriteBatch) -> None:
+        self._write(batch)
+        self._await_sync()
 
     def _write(self, batch: WriteBatch, ref: bytes = b"", before: bytes | None = None) -> None:
-        """Write, and return when it is durable. Until then readers get `before`."""
+        """Write without a sync. Readers of `ref` get `before` until there was one."""
         if os.getpid() != self._process:
             raise StoreLocked(
                 "This store was opened by the process that this one was forked from, and RocksDB "
@@ -299,19 +327,22 @@ class RocksDBBackend:
             )
         self._notice_lost_files()
         self._check_refusal()
-        if not self._sync:
+        if not self.needs_sync:
             self._write_now(batch)
             return
         self._written += 1
-        mine = self._written
         if ref:
-            self._durable[ref] = mine, before
+            self._durable[ref] = self._written, before
         try:
             self._write_now(batch)
         except Exception:
             self._durable.pop(ref, None)  # Nothing was written.
             raise
-        while self._synced < mine:
+
+    def _await_sync(self) -> None:
+        """Return when everything written so far is durable."""
+        newest = self._written
+        while self._synced < newest:
             self._check_refusal()
             self._sync_all()
 

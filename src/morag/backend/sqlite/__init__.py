@@ -6,5 +6,5 @@ from morag.backend.engines import Engine, Traits
 
 ENGINE: Final = Engine(
     "morag.backend.sqlite.backend:open_sqlite",
-    Traits(embedded=True),
+    Traits(embedded=True, has_files=True),
 )
