@@ -13,9 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.nessie.dataset import committers, make_tables
-from bench.nessie.load_generator import drive
-from bench.nessie.servers import Store, running, store_in_memory, store_on_disk
+from bench.nessie.servers import Side, running
+from bench.nessie.stores import Store
+from morag.load.data_set import DataSet
+from morag.load.driver import drive
+from morag.load.rows import ROWS
+from morag.load.target import Target
 from tests.stores.registry import DATABASES
 
 if TYPE_CHECKING:
@@ -29,32 +32,32 @@ SECONDS: Final = 8
 
 
 @contextmanager
-def _memory(_: Path) -> Iterator[Store]:
-    yield store_in_memory()
+def _memory(_: Path) -> Iterator[str]:
+    yield "memory:"
 
 
 @contextmanager
-def _rocksdb(folder: Path) -> Iterator[Store]:
-    yield store_on_disk(folder)
+def _rocksdb(folder: Path) -> Iterator[str]:
+    yield f"rocksdb:{folder / 'store'}"
 
 
 @contextmanager
-def _sqlite(folder: Path) -> Iterator[Store]:
-    yield Store(f"sqlite:{folder / 'store.db'}", {})
+def _sqlite(folder: Path) -> Iterator[str]:
+    yield f"sqlite:{folder / 'store.db'}"
 
 
-def _in(database: Database) -> Callable[[Path], AbstractContextManager[Store]]:
+def _in(database: Database) -> Callable[[Path], AbstractContextManager[str]]:
     @contextmanager
-    def store(_: Path) -> Iterator[Store]:
+    def store(_: Path) -> Iterator[str]:
         with database.start(True) as server:
             empty = database.new_store(server)
             os.environ.update(empty.environment)
-            yield Store.on(empty)
+            yield empty.url
 
     return store
 
 
-STORES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Store]]]] = {
+STORES: Final[Mapping[str, Callable[[Path], AbstractContextManager[str]]]] = {
     "memory": _memory,
     "RocksDB": _rocksdb,
     "SQLite": _sqlite,
@@ -66,17 +69,17 @@ def measured(name: str) -> str:
     """A line of the table."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        store = stack.enter_context(STORES[name](folder))
-        server = stack.enter_context(running("morag", store, folder))
-        make_tables(server)
+        store = Store(stack.enter_context(STORES[name](folder)), {})
+        server = stack.enter_context(running(Side.morag(), store, folder))
+        data = DataSet(Target(server.uri), "bench-")
         cells = [f"{name:10}"]
         for clients in (1, 16):
-            made = committers(server, f"by-{clients}", clients)
-            drive(server.address, made, seconds=WARM_SECONDS)
-            outcome = drive(server.address, made, seconds=SECONDS)
+            load = ROWS["commit"].prepare(data, clients)
+            drive(server.address, load.clients, WARM_SECONDS)
+            outcome = drive(server.address, load.clients, SECONDS)
             if outcome.failures:
-                raise RuntimeError(f"{name}: {outcome.failures[0]!r}")
-            p99 = outcome.percentile(99) / 1000
+                raise RuntimeError(f"{name}: {outcome.shown_failures[0]}")
+            p99 = outcome.percentile_seconds(99) * 1e3
             cells.append(f"{outcome.rate:,.0f}/s, p99 {p99:.0f} ms")
     return f"| {' | '.join(cells)} |"
 

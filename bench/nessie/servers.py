@@ -1,84 +1,64 @@
-"""Starts, measures and stops both servers as child processes."""
+"""Starts, measures and stops the servers of a comparison as child processes."""
 
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from bench.nessie.load_generator import Address
-from tests.nessie.server import jar, rocksdb
+from morag.load.driver import Address
+from tests.nessie.server import jar
 from tests.process_tree import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.stores.databases import EmptyStore
+    from bench.nessie.stores import Store
 
-
-NAMES: Final = ("nessie", "morag")
 _START_SECONDS: Final = 120
 _STOP_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.005
 _SHOWN_LINES: Final = 40
+_HERE: Final = Path(__file__).parents[2] / "src"
 
 
-class Store(Struct, frozen=True):
-    """A store for one server, configured for Morag (`url`) and for Nessie (`properties`)."""
+class Side(Struct, frozen=True):
+    """One of the two servers that are compared. Without `source` it is Nessie."""
 
-    url: str
-    properties: Mapping[str, object]
-    heap: str = "-Xmx2g"
-    """The Java option for the heap size of Nessie."""
+    name: str
+    source: Path | None
 
     @classmethod
-    def on(cls, store: EmptyStore) -> Store:
-        return cls(store.url, store.nessie)
+    def nessie(cls) -> Side:
+        return cls("nessie", None)
 
-
-def store_in_memory() -> Store:
-    # The data is on the heap. With 2 GB Nessie would spend its time on garbage collection.
-    return Store("memory:", {}, heap="-Xmx6g")
-
-
-def store_on_disk(folder: Path) -> Store:
-    path = folder / "store"
-    return Store(f"rocksdb:{path}", rocksdb(path))
+    @classmethod
+    def morag(cls, name: str = "morag", tree: Path | None = None) -> Side:
+        """Morag from another source tree, or from this one."""
+        return cls(name, _HERE if tree is None else tree.resolve() / "src")
 
 
 class Server(Struct):
     """A server process that has answered its first request."""
 
-    name: str
+    side: Side
     address: Address
     pid: int
     start_seconds: float
     """The time from start to first response."""
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Send one request over a new connection; raise on any status but 200."""
-        connection = http.client.HTTPConnection(*self.address, timeout=60)
-        try:
-            sent = None if body is None else json.dumps(body)
-            headers = {"Content-Type": "application/json"}
-            connection.request(method, f"/api/v2/{path}", sent, headers)
-            response = connection.getresponse()
-            text = response.read()
-        finally:
-            connection.close()
-        if response.status != http.client.OK:
-            raise RuntimeError(f"{self.name}: {method} {path}: {response.status} {text!r}")
-        return json.loads(text)
+    @property
+    def uri(self) -> str:
+        host, port = self.address
+        return f"http://{host}:{port}"
 
     def resident_bytes(self) -> int:
         """Resident memory of the process and its descendants."""
@@ -90,15 +70,17 @@ class Server(Struct):
 
 
 @contextmanager
-def running(name: str, store: Store, folder: Path) -> Iterator[Server]:
+def running(side: Side, store: Store, folder: Path) -> Iterator[Server]:
     """Run a server on its own store. If anything fails, show the end of its log.
 
-    Both servers get a free port chosen in advance, and are polled until they answer.
+    Servers get a free port chosen in advance, and are polled until they answer.
     """
     address = ("127.0.0.1", _free_port())
-    log = folder / f"{name}.log"
-    command = _nessie(address, store) if name == "nessie" else _morag(address, store)
+    log = folder / f"{side.name}.log"
+    command = _nessie(address, store) if side.source is None else _morag(address, store)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MORAG_")}
+    if side.source is not None:
+        environment["PYTHONPATH"] = str(side.source)
     with log.open("wb") as output:
         started = monotonic()
         process = subprocess.Popen(
@@ -106,10 +88,10 @@ def running(name: str, store: Store, folder: Path) -> Iterator[Server]:
         )
         try:
             _await_response(process, address, started + _START_SECONDS)
-            yield Server(name, address, process.pid, monotonic() - started)
+            yield Server(side, address, process.pid, monotonic() - started)
         except BaseException as failure:
             lines = log.read_text(errors="replace").splitlines()
-            failure.add_note("\n".join([f"Log of {name}:", *lines[-_SHOWN_LINES:]]))
+            failure.add_note("\n".join([f"Log of {side.name}:", *lines[-_SHOWN_LINES:]]))
             raise
         finally:
             process.terminate()

@@ -1,0 +1,53 @@
+"""Which rows run together on fresh servers, and on which stores."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from morag.load.rows import ROWS
+
+CLIENTS: Final = (1, 4, 16, 64)
+SERIES: Final = {"content-clients": "content", "commit-clients": "commit"}
+"""Rows that are repeated with a growing number of clients."""
+
+
+class Item(Struct, frozen=True):
+    """One measurement: a row with a number of clients."""
+
+    part: str
+    """The row itself, or the series."""
+    row: str
+    clients: int
+
+
+def _items(*parts: str) -> list[Item]:
+    found: list[Item] = []
+    for part in parts:
+        if part in SERIES:
+            found += [Item(part, SERIES[part], clients) for clients in CLIENTS]
+        else:
+            found.append(Item(part, part, ROWS[part].clients))
+    return found
+
+
+GROUPS: Final = {
+    "reads": _items("config", "reference", "content", "contents", "log", "content-clients"),
+    "listings": _items("entries", "prefix", "filter", "diff", "commit-large"),
+    "references": _items("references", "create-delete"),
+    "commits": _items("commit", "commit-branches", "read-modify-write", "puts"),
+    "contended": _items("commit-contended"),
+    "clients": _items("commit-clients"),
+    "merges": _items("merge", "transplant"),
+}
+"""Servers start fresh for each group. Objects of failed attempts by contending clients stay in the
+heap of Nessie in memory, which would be full after a few groups."""
+
+PARTS: Final = (*ROWS, *SERIES)
+
+LEFT_OUT: Final = {
+    "memory": frozenset(SERIES),
+    "rocksdb-durable": frozenset(SERIES),
+}
+"""Parts that run on a store only if they are named."""
