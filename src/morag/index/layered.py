@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from morag.format.objects import Commit, Stripe
+    from morag.format.records import ObjId
     from morag.index.directory import Directory
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
@@ -61,6 +62,25 @@ class CommitIndex:
         ids = [stripe.segment for stripe in needed if stripe is not None]
         if len(ids) > 1:
             self._persist.fetch_all(Index, ids)
+
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The entries of those keys that exist. Their stripes are read together."""
+        found: dict[bytes, bytes] = {}
+        striped: dict[ObjId, list[bytes]] = {}
+        for key in keys:
+            op = self.incremental.find(key)
+            if op is None:
+                stripe = self.directory.holding(key)
+                if stripe is not None:
+                    striped.setdefault(stripe.segment, []).append(key)
+            elif exists(op):
+                found[key] = op
+        if striped:
+            indexes = self._persist.fetch_all(Index, list(striped))
+            for index, held in zip(indexes, striped.values(), strict=True):
+                find = segment_of(index).find
+                found.update((key, op) for key in held if (op := find(key)) is not None)
+        return found
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
         """Every key that exists, with its entry, in key order."""
@@ -131,12 +151,11 @@ def split_keys(index: CommitIndex, parts: int) -> list[bytes]:
 
 def replaced(before: CommitIndex, changes: Iterable[Entry]) -> list[Entry]:
     """The entries of the index that the changes replace by other content."""
-    added = [(key, op) for key, op in changes if exists(op)]
-    before.preload([key for key, _ in added])
+    added = {key: op for key, op in changes if exists(op)}
     return [
         (key, old)
-        for key, op in added
-        if (old := before.get(key)) is not None and content_id_of(old) != content_id_of(op)
+        for key, old in before.get_all(added).items()
+        if content_id_of(old) != content_id_of(added[key])
     ]
 
 

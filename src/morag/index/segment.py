@@ -86,8 +86,6 @@ class Segment(Struct, frozen=True, gc=False):
 
     def changed(self, changes: Sequence[Change]) -> Segment:
         """A copy with the changes applied. They come in key order, each key once."""
-        if 4 * len(changes) > len(self.keys):
-            return self._rebuilt(changes)
         updates, others = [], []
         for key, op in changes:
             at = bisect_left(self.keys, key)
@@ -96,6 +94,8 @@ class Segment(Struct, frozen=True, gc=False):
                 updates.append((at, op))
             elif found or op is not None:
                 others.append((key, op))
+        if 4 * len(others) > len(self.keys):
+            return self._rebuilt(changes)
         segment = self._updated(updates) if updates else self
         for key, op in others:
             segment = segment._without(key) if op is None else segment._with(key, op)

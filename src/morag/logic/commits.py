@@ -122,8 +122,7 @@ def build_commit(
     index = index_of(persist, parent)
     removes = sorted(draft.removes, key=_key) if len(draft.removes) > 1 else draft.removes
     adds = sorted(draft.adds, key=_key) if len(draft.adds) > 1 else draft.adds
-    if len(removes) + len(adds) + len(draft.unmoved) > 1:
-        index.preload([c.key for group in (removes, adds, draft.unmoved) for c in group])
+    at_parent = index.get_all([c.key for group in (removes, adds, draft.unmoved) for c in group])
     conflicts: list[KeyConflict] = []
 
     def allowed(conflict: KeyConflict | None) -> bool:
@@ -140,7 +139,7 @@ def build_commit(
     added = {add.key: add.content_id for add in adds} if removes else {}
     for remove in removes:
         op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
-        conflict = _conflict(index, remove, op)
+        conflict = _conflict(at_parent.get(remove.key), remove, op)
         if allowed(conflict):
             ops[remove.key] = op
             # The row has no remove for a key that is added again. The hashed remove must be found
@@ -156,13 +155,17 @@ def build_commit(
                     )
                 )
     for unmoved in draft.unmoved:
-        allowed(_unmoved_conflict(index, unmoved))
+        allowed(_unmoved_conflict(at_parent.get(unmoved.key), unmoved))
     removed = {remove.key for remove in removes}
     for add in adds:
         op = make_op(ADD, add.payload, add.value, add.content_id)
         # A key that is removed and added again starts as a new one: the decision on its remove
         # applies to both.
-        if add.key in ops if add.key in removed else allowed(_conflict(index, add, op)):
+        if (
+            add.key in ops
+            if add.key in removed
+            else allowed(_conflict(at_parent.get(add.key), add, op))
+        ):
             ops[add.key] = op
             hashed.append(
                 ids.hashed_add(key_to_utf8(add.key), add.payload, add.value, add.content_id)
@@ -211,8 +214,7 @@ def _key(change: Add | Remove) -> bytes:
     return change.key
 
 
-def _conflict(index: CommitIndex, change: Add | Remove, op: bytes) -> KeyConflict | None:
-    existing = index.get(change.key)
+def _conflict(existing: bytes | None, change: Add | Remove, op: bytes) -> KeyConflict | None:
     expected = change.expected
     if expected is None or (isinstance(change, Add) and change.renamed):
         if existing is None:
@@ -222,8 +224,7 @@ def _conflict(index: CommitIndex, change: Add | Remove, op: bytes) -> KeyConflic
     return None if found is None else KeyConflict(found, change.key, op, existing)
 
 
-def _unmoved_conflict(index: CommitIndex, unmoved: Unmoved) -> KeyConflict | None:
-    existing = index.get(unmoved.key)
+def _unmoved_conflict(existing: bytes | None, unmoved: Unmoved) -> KeyConflict | None:
     found = _difference(existing, unmoved.payload, unmoved.content_id, unmoved.expected)
     return None if found is None else KeyConflict(found, unmoved.key, None, existing)
 

@@ -33,7 +33,7 @@ from morag.versions.namespaces import check_namespaces
 from morag.versions.tickets import Proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from morag.format.objects import Commit, Obj
     from morag.format.records import ObjId
@@ -82,9 +82,7 @@ class CommitRequest:
         self._generated_ids: dict[ContentKey, bytes] = {}
 
     def propose(self, head: Commit | None) -> Proposal:
-        expected = self._expected_index(head)
-        if len(self._operations) > 1:
-            expected.preload([key for key, _ in self._operations])
+        expected = self._expected_index(head).get_all([key for key, _ in self._operations])
         changes = _EntryChanges(self._persist, expected, self._generated_id)
         for key, operation in self._operations:
             if isinstance(operation, Delete):
@@ -211,7 +209,10 @@ class _EntryChanges:
     """The operations as changes of index entries, relative to the client's expected state."""
 
     def __init__(
-        self, persist: Persist, expected: CommitIndex, generated_id: Callable[[ContentKey], bytes]
+        self,
+        persist: Persist,
+        expected: Mapping[bytes, bytes],
+        generated_id: Callable[[ContentKey], bytes],
     ) -> None:
         self._persist = persist
         self._expected = expected
