@@ -33,7 +33,6 @@ PIECE_BYTES: Final = 128 * 1024
 _QUICK_BYTES: Final = 64 * 1024
 _SLICE_SECONDS: Final = 0.02
 _SWITCH_SECONDS: Final = 0.0003
-_USUAL_SWITCH_SECONDS: Final = 0.005  # Python's own.
 _MOST_WAITING: Final = 512
 _LONG_WORK_EMBEDDED: Final = 3
 _GONE: Final = Response(499)  # Never sent; 499 is nginx's status for a closed client.
@@ -113,19 +112,20 @@ class Queues:
         )
         # Reads are short, so no slot is reserved for other clients.
         self.reads = FairQueue(reads, _MOST_WAITING) if store_is_remote else None
-        self.long_work = FairQueue(long_work, _MOST_WAITING, reserved=1, busy=_share_interpreter)
+        usual_seconds = sys.getswitchinterval()
+
+        def share_interpreter(while_working: bool) -> None:
+            """Give the event loop the interpreter's lock quickly while threads compute.
+
+            The loop releases the lock for each system call, thus several times per connection, and
+            gets it back after a thread has held it for this interval: with the usual one, new
+            connections would wait for seconds. The usual interval is better for threads that drive
+            lanes, which wait for the disk and not for each other.
+            """
+            sys.setswitchinterval(_SWITCH_SECONDS if while_working else usual_seconds)
+
+        self.long_work = FairQueue(long_work, _MOST_WAITING, reserved=1, busy=share_interpreter)
         self.references = FairQueue(1, _MOST_WAITING)
-
-
-def _share_interpreter(while_working: bool) -> None:
-    """Give the event loop the interpreter's lock quickly while threads compute.
-
-    The loop releases the lock for each system call, thus several times per connection, and gets it
-    back after a thread has held it for this interval: with the usual one, new connections would
-    wait for seconds. The usual interval is better for commits, which wait for the disk and not for
-    each other.
-    """
-    sys.setswitchinterval(_SWITCH_SECONDS if while_working else _USUAL_SWITCH_SECONDS)
 
 
 class InThread(Struct, frozen=True):
