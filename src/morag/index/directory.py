@@ -25,15 +25,15 @@ Replacement = tuple[int, int, list[tuple[Stripe, Index | None]]]
 
 
 class Directory:
-    """Stripes in key order, none overlapping another.
+    """Stripes in key order, none overlapping another, and their last keys if the caller has them.
 
     Each stripe keeps its encoded and its hashed form, so that a spill that changes a few of many
     thousand stripes encodes only those few.
     """
 
-    def __init__(self, stripes: Iterable[Stripe]) -> None:
+    def __init__(self, stripes: Iterable[Stripe], lasts: Iterable[bytes] | None = None) -> None:
         self.stripes = tuple(stripes)
-        self.lasts = tuple([stripe.last for stripe in self.stripes])
+        self.lasts = tuple([stripe.last for stripe in self.stripes] if lasts is None else lasts)
 
     @cached_property
     def segment_ids(self) -> frozenset[ObjId]:
@@ -53,13 +53,15 @@ class Directory:
 
     def replaced(self, replacements: Sequence[Replacement]) -> Directory:
         """A copy with runs of stripes replaced; the runs are disjoint and in order."""
-        stripes, encoded, hashed = list(self.stripes), list(self._encoded), list(self._hashed)
+        stripes, lasts = list(self.stripes), list(self.lasts)
+        encoded, hashed = list(self._encoded), list(self._hashed)
         for low, high, new in reversed(replacements):
             run = [stripe for stripe, _ in new]
             stripes[low:high] = run
+            lasts[low:high] = [stripe.last for stripe in run]
             encoded[low:high] = [codec.encoded_stripe(stripe) for stripe in run]
             hashed[low:high] = [codec.hashed_stripe(stripe) for stripe in run]
-        changed = Directory(stripes)
+        changed = Directory(stripes, lasts)
         changed._encoded, changed._hashed = tuple(encoded), tuple(hashed)
         return changed
 
