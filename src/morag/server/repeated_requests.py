@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -28,18 +29,19 @@ class Parsed(Struct, frozen=True):
     query: str
     headers: Sequence[Header]
     memo: Memo
+    memory_bytes: int
 
 
 class RepeatedRequests:
     """Remembers short requests that were accepted, within a limit of memory.
 
     What a request is, and whether it is admitted, depends on its bytes and on the settings alone,
-    so it holds for all connections. When the limit is reached, everything is forgotten: a request
-    that clients do repeat is known again after the next time.
+    so it holds for all connections. Beyond the limit the oldest are forgotten: a request that
+    clients do repeat is known again after the next time.
     """
 
     def __init__(self) -> None:
-        self._parsed: dict[bytes, Parsed] = {}
+        self._parsed: OrderedDict[bytes, Parsed] = OrderedDict()
         self._bytes = 0
 
     def find(self, data: bytes) -> Parsed | None:
@@ -49,8 +51,12 @@ class RepeatedRequests:
     def remember(self, data: bytes, request: Request) -> None:
         if len(data) > LONGEST_BYTES or request.method != "GET" or request.body:
             return
-        self._bytes += _ENTRY_BYTES + _HEADER_BYTES * len(request.headers) + _COPIES * len(data)
-        if self._bytes > MOST_BYTES:
-            self._parsed.clear()
-            self._bytes = 0
-        self._parsed[data] = Parsed(request.path, request.query, request.headers, Memo())
+        if data in self._parsed:
+            return
+        path, query, headers = request.path, request.query, request.headers
+        memory_bytes = _ENTRY_BYTES + _HEADER_BYTES * len(headers) + _COPIES * len(data)
+        self._parsed[data] = Parsed(path, query, headers, Memo(), memory_bytes)
+        self._bytes += memory_bytes
+        while self._bytes > MOST_BYTES:
+            _, oldest = self._parsed.popitem(last=False)
+            self._bytes -= oldest.memory_bytes
