@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from morag.api.http import Response
 
-PAGES: Final = web_pages.handlers(ENDPOINTS)
+PAGES: Final = [page.path for page in web_pages.pages(ENDPOINTS)]
 _VOID: Final = {"meta", "link", "br", "hr", "img", "input"}
 _OUTSIDE_THE_API: Final = "/health/ready"
 """Answered before a request reaches the API."""

@@ -356,6 +356,29 @@ def test_every_cost_belongs_to_an_operation() -> None:
     assert COSTS.keys() == OPERATIONS.keys()
 
 
+class PrivateCounting(Counting):
+    is_private: Final = True
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "cost"),
+    [
+        pytest.param(Counting, "main", "2 refs in 1", id="a shared store is asked once"),
+        pytest.param(PrivateCounting, "main", "1 ref in 1", id="a local one only for the branch"),
+        pytest.param(PrivateCounting, "tag", "3 refs in 3", id="then for the tag"),
+    ],
+)
+def test_a_name_is_looked_up_as_a_branch_and_as_a_tag(
+    kind: type[Counting], name: str, cost: str
+) -> None:
+    backend = kind(MemoryBackend())
+    repository = Repository(backend, SIZES, fixed_world())
+    repository.references.create_tag("tag", "main")
+    backend.reset()
+    assert repository.references.get(name).name == name
+    assert backend.cost() == cost
+
+
 def test_a_diff_reads_no_segment_that_it_does_not_need(fixture: Fixture) -> None:
     """A diff needs differing segments, and those with keys that only one incremental index has."""
     store = fixture.copy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from morag.api.app import Api
-from morag.api.http import Piece, Request, Response
+from morag.api.http import Memo, Piece, Request, Response
 from morag.api.later import run
 from tests.spawners import in_thread
 from tests.wire.transcripts import Reply, SentRequest
@@ -24,10 +24,14 @@ def api_caller(
     repository: Repository, *, store_is_remote: bool = False
 ) -> Callable[[SentRequest], Reply]:
     api = Api(repository, store_is_remote=store_is_remote)
+    memos: dict[object, Memo] = {}  # GET requests share them, as in the server.
 
     def ask(sent: SentRequest) -> Reply:
         headers = [(name.lower().encode(), value.encode()) for name, value in sent.headers]
         request = Request(sent.method, sent.path, sent.query, headers, sent.body or b"")
+        if sent.method == "GET":
+            head = sent.path, sent.query, tuple(headers)
+            request.memo = memos.setdefault(head, request.memo)
         response = answered(api, request)
         decoded = {name.decode(): value.decode() for name, value in response.headers}
         return Reply(response.status, decoded, b"" if sent.method == "HEAD" else response.body)

@@ -7,10 +7,10 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from morag.api import errors, extras, v1, v2, web_pages
-from morag.api.call import NORMAL, Call, Handler, Limits
+from morag.api.call import NORMAL, Call, Limits, Route
 from morag.api.http import Request, Response
 from morag.api.later import Queues
-from morag.api.media_types import accepts_json
+from morag.api.media_types import accepts_json, check_media_type
 from morag.api.operator_log import OperatorLog
 from morag.api.routing import CachedRouter, Router, elements_of, without_matrix
 from morag.api.url_parsing import NoSuchPath, UrlInvalid, check_path
@@ -69,15 +69,11 @@ class Api:
         self._operator_log = OperatorLog(lambda text: _log.error("%s", hide(text)), monotonic)
         self._queues = Queues(threads, store_is_remote=store_is_remote, monotonic=monotonic)
         self._limits = limits
-        router: Router[Handler] = Router()
+        router: Router[Endpoint] = Router()
         self._methods: dict[tuple[str, ...], set[str]] = {}
-        for endpoint in ENDPOINTS:
-            router.add(endpoint.method, endpoint.path, endpoint.handler)
+        for endpoint in (*ENDPOINTS, *web_pages.pages(ENDPOINTS)):
+            router.add(endpoint.method, endpoint.path, endpoint)
             self._methods.setdefault(_resource(endpoint.path), {*_ALWAYS}).add(endpoint.method)
-        self._pages = web_pages.handlers(ENDPOINTS)
-        for path, handler in self._pages.items():
-            router.add("GET", path, handler)
-            self._methods[_resource(path)] = {*_ALWAYS}
         self._router = CachedRouter(router)
 
     def answer(self, request: Request) -> Answer:
@@ -124,18 +120,31 @@ class Api:
         return Response(body.status, errors.encoded(body), errors.headers_for(error))
 
     def _handled(self, request: Request) -> Answer:
+        route: Route | None = request.memo.route
+        if route is None:
+            found = self._routed(request)
+            if isinstance(found, Response):
+                return found
+            route = request.memo.route = found
+        call = Call(request, route.parameters, self._service, self._queues, self._limits)
+        return route.handler(call)
+
+    def _routed(self, request: Request) -> Route | Response:
+        """The handler of a request; or the response, if none is called."""
         if request.method == "OPTIONS":
             return self._options(request.path)
         match = self._router.find(request.path)
         if match is None:
             return _NOT_FOUND
         method = "GET" if request.method == "HEAD" else request.method
-        handler = match.handlers.get(method)
-        if handler is None:
+        endpoint = match.handlers.get(method)
+        if endpoint is None:
             return _not_allowed(match)
-        if match.template not in self._pages and not accepts_json(request):
+        if not (endpoint.is_page or accepts_json(request)):
             return _NOT_ACCEPTABLE
-        return handler(Call(request, match.parameters, self._service, self._queues, self._limits))
+        if not endpoint.any_media:
+            check_media_type(request)
+        return Route(endpoint.handler, match.parameters)
 
     def _options(self, path: str) -> Response:
         """Allow all methods of the resource for every path below it, even if the path does not
@@ -162,7 +171,7 @@ def _forget_frames(error: BaseException) -> None:
             left += (each.__cause__, each.__context__)
 
 
-def _not_allowed(match: Match[Handler]) -> Response:
+def _not_allowed(match: Match[Endpoint]) -> Response:
     return Response(405, b"", ((b"allow", ", ".join(sorted(match.handlers)).encode()),))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from morag.model.names import check_hash
 from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.api.http import Header
     from morag.api.json_reader import Body
@@ -52,6 +52,13 @@ class Limits(msgspec.Struct, frozen=True):
 NORMAL: Final = Limits()
 
 
+class Route(msgspec.Struct, frozen=True):
+    """The handler of a request, and the parameters in its path, decoded."""
+
+    handler: Handler
+    parameters: Mapping[str, str]
+
+
 class Call:
     """A request that found its handler."""
 
@@ -77,6 +84,18 @@ class Call:
         if self._query is None:
             self._query = Query(self.request.query)
         return self._query
+
+    def once(self, parse: Callable[[Call], T]) -> T:
+        """What a function finds out from the head of the request and from settings alone.
+
+        For requests that share a head it is called once, or again as long as it raises an error.
+        A handler has one such function.
+        """
+        memo = self.request.memo
+        if memo.result is None:
+            memo.result = parse(self)
+        result: T = memo.result
+        return result
 
     def body(self, kind: Body[T]) -> T | None:
         """The decoded body of the request; None if it is empty."""
@@ -109,8 +128,10 @@ class Call:
     ) -> Answer:
         """For a quick lookup: done at once, unless a ref has steps or the store is remote."""
         queues = self._queues
-        has_steps = any(ref.has_steps for ref in refs)
-        queue = queues.long_work if has_steps else queues.reads
+        queue = queues.reads
+        for ref in refs:
+            if ref.has_steps:
+                queue = queues.long_work
         if queue is None:
             return work()
         return InThread(queue, self.request.client, work, is_change=is_change)

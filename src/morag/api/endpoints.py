@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
 from morag.api.call import Handler
-from morag.api.media_types import check_media_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from morag.api.call import Call
-    from morag.api.later import Answer
 
 
 class Parameter(Struct, frozen=True):
@@ -30,7 +25,11 @@ class Parameter(Struct, frozen=True):
 
 class Endpoint(Struct, frozen=True):
     """A method and a path, with its handler. `takes` and `gives` are the types of request and
-    response bodies; None means no body."""
+    response bodies; None means no body.
+
+    Bodies whose content type is not JSON are refused, unless `any_media` leaves the check to the
+    handler. So are clients that accept no JSON, except by a page for browsers.
+    """
 
     method: str
     path: str
@@ -40,6 +39,8 @@ class Endpoint(Struct, frozen=True):
     takes: Any = None
     gives: Any = None
     errors: tuple[int, ...] = ()
+    any_media: bool = False
+    is_page: bool = False
 
 
 class Endpoints:
@@ -61,26 +62,16 @@ class Endpoints:
         errors: tuple[int, ...] = (),
         any_media: bool = False,
     ) -> Callable[[Handler], Handler]:
-        """Declare an endpoint. Bodies whose content type is not JSON are refused, unless
-        `any_media` leaves the check to the handler."""
+        """Declare an endpoint."""
 
         def declare(handler: Handler) -> Handler:
-            called = handler if any_media else _json_only(handler)
+            whole = self.prefix + path
             self.list.append(
-                Endpoint(method, self.prefix + path, summary, called, query, takes, gives, errors)
+                Endpoint(method, whole, summary, handler, query, takes, gives, errors, any_media)
             )
             return handler
 
         return declare
-
-
-def _json_only(handler: Handler) -> Handler:
-    @wraps(handler)
-    def checked(call: Call) -> Answer:
-        check_media_type(call.request)
-        return handler(call)
-
-    return checked
 
 
 _FETCHES: Final = ("MINIMAL", "ALL")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -25,6 +25,16 @@ class Client(Struct, gc=False):
             self.network = self.address
 
 
+class Memo(Struct):
+    """What the API has found out from the head of a request, that is from all but its body.
+
+    Requests with the same head may share it, so that the API interprets the head only once.
+    """
+
+    route: Any = None  # The `Route`.
+    result: Any = None  # What the handler found out by `Call.once`.
+
+
 class Request(Struct, gc=False):
     """A complete request. Path and query are as sent, percent-encoded; header names are lower-case.
 
@@ -37,6 +47,7 @@ class Request(Struct, gc=False):
     headers: Sequence[Header] = ()
     body: bytes = b""
     client: Client = field(default_factory=Client)
+    memo: Memo = field(default_factory=Memo)
 
     def header(self, name: bytes) -> str | None:
         """The first value of that name."""

@@ -33,14 +33,12 @@ _ANY_HASH: Final = "!hash!"
 class Match(Struct, Generic[H], frozen=True):
     """The handlers of a path, by method, and its parameters, decoded."""
 
-    template: str
     handlers: Mapping[str, H]
     parameters: Mapping[str, str]
 
 
 class _Node(Generic[H]):
     def __init__(self) -> None:
-        self.template = ""
         self.exact = False
         self.words: dict[str, _Node[H]] = {}
         self.parameters: dict[str, _Node[H]] = {}
@@ -60,7 +58,6 @@ class Router(Generic[H]):
             else:
                 node = node.words.setdefault(element, _Node())
         assert method not in node.handlers, f"{method} {template} has two handlers"
-        node.template = template
         node.exact = any(f"{{{name}}}" in template for name in _EXACT)
         node.handlers[method] = handler
 
@@ -74,7 +71,7 @@ class Router(Generic[H]):
         node, parameters = found
         if node.exact and path.endswith(("/", "/.", "/..")):
             return None
-        return Match(node.template, node.handlers, parameters)
+        return Match(node.handlers, parameters)
 
 
 class CachedRouter(Generic[H]):
@@ -102,7 +99,7 @@ class CachedRouter(Generic[H]):
         parameters = {
             name: value.replace(_ANY_HASH, hash) for name, value in match.parameters.items()
         }
-        return Match(match.template, match.handlers, parameters)
+        return Match(match.handlers, parameters)
 
 
 def without_matrix(path: str) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from morag.api.endpoints import Endpoint
 from morag.api.http import Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from morag.api.call import Call, Handler
-    from morag.api.endpoints import Endpoint
     from morag.api.http import Header
     from morag.api.later import Answer
 
@@ -26,8 +26,8 @@ _POLICY: Final = (
 )
 
 
-def handlers(endpoints: Sequence[Endpoint]) -> dict[str, Handler]:
-    """The pages by path, among them the description of the endpoints."""
+def pages(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """The pages, among them the description of the endpoints."""
 
     @lru_cache(1)
     def document(spec_version: str | None) -> bytes:
@@ -53,7 +53,7 @@ def handlers(endpoints: Sequence[Endpoint]) -> dict[str, Handler]:
 
         return call.in_thread(work)
 
-    return {
+    handlers = {
         "/": _file("home.html", "text/html;charset=UTF-8"),
         "/docs": _file("docs.html", "text/html;charset=UTF-8"),
         "/docs/docs.js": _file("docs.js", "text/javascript;charset=UTF-8"),
@@ -61,6 +61,10 @@ def handlers(endpoints: Sequence[Endpoint]) -> dict[str, Handler]:
         "/openapi.json": describe_in_json,
         "/nessie-openapi/openapi.yaml": describe_in_yaml,
     }
+    return [
+        Endpoint("GET", path, "", handler, any_media=True, is_page=True)
+        for path, handler in handlers.items()
+    ]
 
 
 def _file(name: str, type: str) -> Handler:

@@ -33,7 +33,7 @@ class ReferenceReader:
         self._persist = persist
 
     def find(self, name: str) -> Ref | None:
-        return self.find_all([name])[0]
+        return self._as_completed(name, self._persist.ref(name))
 
     def find_all(self, names: list[str]) -> list[Ref | None]:
         """The references, as if interrupted changes had been completed."""
@@ -41,10 +41,15 @@ class ReferenceReader:
         return [self._as_completed(name, stored.get(name)) for name in names]
 
     def find_first(self, names: list[str]) -> Ref | None:
-        """The first of the names that exists. If its ref is stored, this is one read."""
-        stored = self._persist.refs(names)
+        """The first of the names that exists.
+
+        A shared store may be on another machine, so all names are read at once there. The store of
+        one process is local, and reading a name that is not needed would only take time.
+        """
+        stored = self._persist.refs(names) if self._persist.is_shared else None
         for name in names:
-            ref = self._as_completed(name, stored.get(name))
+            found = self._persist.ref(name) if stored is None else stored.get(name)
+            ref = self._as_completed(name, found)
             if ref is not None:
                 return ref
         return None

@@ -104,7 +104,7 @@ def split_ref_spec(text: str) -> tuple[str, str, str]:
     found = _REF_SPEC.fullmatch(text)
     if found is None:
         raise BadRequest(REF_SPEC_RULE)
-    name, hash, steps = (part or "" for part in found.groups())
+    name, hash, steps = found.groups("")
     try:
         if name:
             check_reference_name(name)
@@ -118,7 +118,7 @@ def split_hash_and_steps(text: str) -> tuple[str, str]:
     found = _HASH_AND_STEPS.fullmatch(text)
     if found is None or not text:
         raise BadRequest(HASH_AND_STEPS_RULE)
-    hash, steps = (part or "" for part in found.groups())
+    hash, steps = found.groups("")
     try:
         return _checked(hash, steps)
     except BadRequest:

@@ -27,6 +27,7 @@ from morag.server.descriptors import Descriptors
 from morag.server.fixed_responses import BROKEN, NO_ROOM
 from morag.server.memory_limits import LargeBodies, UnreadResponses, decoded_bytes
 from morag.server.readiness import LIVE, READY, UP, Readiness
+from morag.server.repeated_requests import RepeatedRequests
 from morag.server.threads import Threads
 from morag.versions.world import World
 
@@ -92,6 +93,7 @@ class Edge:
         self.log = access_log(settings.access_log, write_log, clock_nanos)
         self.admission = Admission(settings, loopback_only=loopback_only)
         self.client_addresses = ClientAddresses(settings.trusted_proxies)
+        self.repeated_requests = RepeatedRequests()
         self.connections: set[Connection] = set()
         self.backlog = Backlog(self._loop, monotonic)
         self.slots = ConnectionSlots(settings.max_connections, self._loop.time)

@@ -3,7 +3,8 @@
 It is built on httptools, whose callbacks are the `on_...` methods. The memory that a client can
 occupy is limited: one head, one body, and the bytes of one read. A body counts from its second
 piece until it is answered, and a few of the largest allowed bodies fit into the limit
-(`memory_limits.py`).
+(`memory_limits.py`). Most GET requests were received before, byte by byte, and are not parsed again
+(`repeated_requests.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import httptools
 
-from morag.api.http import Request
+from morag.api.http import Memo, Request
 from morag.errors import MoragError, RequestTooLarge
 from morag.server.connection_states import BODY, ENDED, HEAD, IDLE, ReadState
 from morag.server.fixed_responses import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from morag.api.http import Client, Header, Response
     from morag.server.edge import Edge
+    from morag.server.repeated_requests import Parsed
 
 _CHECKED: Final = frozenset((b"host", b"transfer-encoding", b"origin", b"sec-fetch-site"))
 _VERSIONS: Final = ("1.1", "1.0")
@@ -79,7 +81,9 @@ class RequestParser:
         "_fed_bytes",
         "_headers",
         "_held_bytes",
+        "_is_first",
         "_method",
+        "_only",
         "_parser",
         "_peer",
         "_receiver",
@@ -104,6 +108,10 @@ class RequestParser:
         self._peer = peer  # The other end of the connection; may be a proxy.
         self._time = time
         self._parser = self._new_parser()
+        # The request that is completed by the data that is being parsed, if it is the only one and
+        # began there. `_is_first` until a request is completed by data that begins with a request.
+        self._only: Received | None = None
+        self._is_first = False
         self._held_bytes = 0
         self._method: str
         self._url: bytes
@@ -134,11 +142,21 @@ class RequestParser:
         del self._parser, self._receiver  # Both refer to this object, and it to them.
 
     def parse(self, data: bytes) -> None:
+        if self.state is IDLE:
+            parsed = self._edge.repeated_requests.find(data)
+            if parsed is not None:
+                self._accept_again(parsed)
+                return
         while data:
             if self.state is ENDED:
                 self._receiver.ignore(data)
                 return
             data = self._feed(data)
+
+    def on_message_begin(self) -> None:
+        if self.state is IDLE:
+            self.state = HEAD
+            self.since = self._time()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -187,13 +205,16 @@ class RequestParser:
         keep = parser.should_keep_alive() and self._version == "1.1"
         if not keep:
             self.state = ENDED
-        self._receiver.accept(self._take(), keep)
+        request = self._take()
+        self._only = request if self._is_first else None
+        self._is_first = False
+        self._receiver.accept(request, keep)
 
     def _feed(self, data: bytes) -> bytes:
         """Pass data to the parser. Returns data that must be parsed again."""
-        if self.state is IDLE:
-            self.state = HEAD
-            self.since = self._time()
+        self._is_first = self.state is IDLE
+        self._only = None
+        self.on_message_begin()  # For the parser, line ends before a request are no part of it.
         self._fed_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -204,10 +225,25 @@ class RequestParser:
         except httptools.HttpParserError as error:
             self._receiver.refuse(plain(400, f"This is not HTTP: {error}"))
             return b""
+        self._remember(data)
         # A head, extensions of a chunk or trailers: the parser keeps all of them in memory.
         if self._fed_bytes > self._edge.settings.max_head_bytes:
             self._receiver.refuse(HEAD_TOO_LARGE)
         return b""
+
+    def _remember(self, data: bytes) -> None:
+        """Remember data that was exactly one request, with nothing before or after it."""
+        request, self._only = self._only, None
+        if request is not None and self.state is IDLE:
+            self._edge.repeated_requests.remember(data, request)
+
+    def _accept_again(self, parsed: Parsed) -> None:
+        self.since = self._time()
+        self.client = self._edge.client_addresses.client(self._peer, parsed.headers)
+        request = Received(
+            "GET", parsed.path, parsed.query, parsed.headers, b"", self.client, parsed.memo
+        )
+        self._receiver.accept(request, True)
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
@@ -237,6 +273,7 @@ class RequestParser:
             self._headers,
             body,
             self.client,
+            Memo(),
             held_bytes,
             self._version == "1.1",
         )

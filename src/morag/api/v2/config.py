@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "GET", "/config", "Get the configuration of the server", gives=ServerConfig, any_media=True
 )
 def get_config(call: Call) -> Answer:
-    return ok(call.service.config)
+    return call.once(lambda call: ok(call.service.config))
 
 
 @endpoint(

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from morag.api.http import Response
     from morag.api.later import Answer
     from morag.model.content import Content
+    from morag.model.keys import ContentKey
     from morag.model.references import Reference
     from morag.rest.responses import KeyedContent
+    from morag.service.ref_resolution import RequestedRef
 
 
 @endpoint(
@@ -32,10 +34,15 @@ if TYPE_CHECKING:
     errors=(404,),
 )
 def get_content(call: Call) -> Answer:
+    ref, key = call.once(_ref_and_key)
+    return actions.get_content(call, ref, key, _single)
+
+
+def _ref_and_key(call: Call) -> tuple[RequestedRef, ContentKey]:
     key = key_in_path(call.parameters["key"])
     with Checks("getContent") as check:
         ref = check.ref_spec("ref", call.parameters["ref"])
-    return actions.get_content(call, call.ref(ref), key, _single)
+    return call.ref(ref), key
 
 
 @endpoint(

@@ -71,9 +71,13 @@ def create_reference(call: Call) -> Answer:
     errors=(404,),
 )
 def get_reference(call: Call) -> Answer:
-    fetch_all = call.query.fetches_all()
-    name = _name_only(call, "getReferenceByName", "by name")
+    name, fetch_all = call.once(_name_and_fetch)
     return actions.get_reference(call, name, responses.SingleReference, fetch_all=fetch_all)
+
+
+def _name_and_fetch(call: Call) -> tuple[str, bool]:
+    fetch_all = call.query.fetches_all()
+    return _name_only(call, "getReferenceByName", "by name"), fetch_all
 
 
 @endpoint(
