@@ -6,14 +6,13 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
 from morag.backend.base import LogRow, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
@@ -51,6 +50,7 @@ from morag.testing.backend_contract import (
 )
 from morag.versions.repository import Repository
 from morag.versions.world import World
+from tests.backend.slow_disk import SlowDisk
 from tests.safety.history_checks import put
 
 if TYPE_CHECKING:
@@ -306,34 +306,6 @@ os._exit(0)
         assert read(backend, MAIN.name) == MAIN
         assert list(backend.scan_rows("r")) == [a_row(1)]
         backend.close()
-
-
-class SlowDisk:
-    """A RocksDB whose syncs wait until `go` is set, and then fail with `error` if it is set."""
-
-    def __init__(self, db: Rdict) -> None:
-        self._db = db
-        self.syncing, self.go = threading.Event(), threading.Event()
-        self.error: BaseException | None = None
-        self.write_error: Exception | None = None
-        self.fail_at = 2
-        self.syncs = 0
-
-    def write(self, batch: WriteBatch) -> None:
-        if self.write_error is not None:
-            raise self.write_error
-        self._db.write(batch)
-
-    def flush_wal(self, sync: bool) -> None:
-        self.syncs += 1
-        self.syncing.set()
-        assert self.go.wait(timeout=30)
-        if self.error is not None and self.syncs >= self.fail_at:
-            raise self.error
-        self._db.flush_wal(sync)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
 
 
 class TestRocksDBSync:
