@@ -66,8 +66,8 @@ class Lane:
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
         """Carry out the request without waiting for it.
 
-        If the lane is idle, `spawn` gets a function that drives it. The driving thread calls
-        `finished`, which must be quick: the rest of the batch waits for it.
+        If the lane is idle, `spawn` gets a function that drives it. The driver calls `finished`,
+        which must be quick: the rest of the batch waits for it.
         """
         ticket = Caller(request, self, spawn, finished)
         if self.join([ticket]):
