@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from morag.versions.repository import Repository
+    from morag.versions.tickets import Request, Spawn, Ticket
 
 
 def in_thread(work: Callable[[], None], *, brief: bool = False) -> None:
@@ -30,3 +35,40 @@ class ManualSpawner:
 
     def run_one(self) -> None:
         self.waiting.pop(0)()
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+
+class LoopSpawner:
+    """Runs brief work like a server on a store that writes quickly: on one thread, in order.
+
+    Other work gets a thread of its own. `close` ends the loop when its work is done.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        Thread(target=self._run, daemon=True).start()
+
+    def spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
+        if brief:
+            self._queue.put(work)
+        else:
+            in_thread(work)
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+
+def result(
+    repo: Repository, request: Request, spawn: Spawn, timeout_seconds: float | None = 60
+) -> Any:
+    """Start the request, wait until it is done, and return its result or raise its failure."""
+    done: Future[Ticket] = Future()
+    repo.start(request, spawn, done.set_result)
+    return done.result(timeout_seconds).result()

@@ -6,7 +6,7 @@ from collections import Counter
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog
+from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog, SyncsLater
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ class CountingBackend:
     - `rows_read_by_kind` and `rows_written_by_kind`: returned and passed rows. A row that exists
       already counts as written, because its time is.
 
-    It has `apply` and the ref-log if the wrapped backend has them.
+    It has `apply`, `try_apply` and the ref-log if the wrapped backend has them.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -33,6 +33,10 @@ class CountingBackend:
         if isinstance(backend, AppliesAtOnce):
             self._applying: AppliesAtOnce = backend
             self.apply = self._apply
+        if isinstance(backend, SyncsLater):
+            self._quick: SyncsLater = backend
+            self.needs_sync = backend.needs_sync
+            self.try_apply, self.sync = self._try_apply, self._sync
         if isinstance(backend, KeepsRefLog):
             self._logging: KeepsRefLog = backend
             self.append_log, self.read_log = self._append_log, self._read_log
@@ -94,6 +98,18 @@ class CountingBackend:
         applied = self._applying.apply(repo, rows, swap, log)
         self._count("apply", len(rows), written=rows if applied.swapped else ())
         return applied
+
+    def _try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        applied = self._quick.try_apply(repo, rows, swap, log)
+        swapped = applied is not None and applied.swapped
+        self._count("try_apply", len(rows), written=rows if swapped else ())
+        return applied
+
+    def _sync(self) -> None:
+        self._count("sync")
+        self._quick.sync()
 
     def _append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         self._count("append_log", len(rows))

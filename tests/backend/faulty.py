@@ -9,7 +9,7 @@ from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from morag.backend.base import WHOLE, Applied, AppliesAtOnce, KeepsRefLog
+from morag.backend.base import WHOLE, Applied, AppliesAtOnce, KeepsRefLog, SyncsLater
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +30,7 @@ class Fault(Enum):
     BETWEEN = "stops half-way: some rows are written or read, the ref is not swapped"
     STALE = "returns refs from before the last swap"
     DELAY = "is slow"
+    WOULD_WAIT = "does nothing, because it would have to wait"
 
 
 POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
@@ -42,6 +43,8 @@ POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
     "scan_rows": (Fault.BEFORE, Fault.BETWEEN, Fault.DELAY),
     "erase": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "apply": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.BETWEEN, Fault.DELAY),
+    "try_apply": (Fault.BEFORE, Fault.AFTER, Fault.WOULD_WAIT, Fault.DELAY),
+    "sync": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "append_log": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "read_log": (Fault.BEFORE, Fault.DELAY),
 }
@@ -95,8 +98,8 @@ class Dice:
 class FaultyBackend:
     """Passes every call to `backend`, except those with a fault in the plan.
 
-    It has `apply` and the ref-log if the wrapped backend has them. `weak` hides `apply`, so that
-    its caller inserts the rows first and swaps the ref last.
+    It has `apply`, `try_apply` and the ref-log if the wrapped backend has them. `weak` hides the
+    first two, so that its caller inserts the rows first and swaps the ref last.
     """
 
     def __init__(
@@ -119,6 +122,10 @@ class FaultyBackend:
         if isinstance(backend, AppliesAtOnce) and not weak:
             self._applying: AppliesAtOnce = backend
             self.apply = self._apply
+        if isinstance(backend, SyncsLater) and not weak:
+            self._quick: SyncsLater = backend
+            self.needs_sync = backend.needs_sync
+            self.try_apply, self.sync = self._try_apply, self._sync
         if isinstance(backend, KeepsRefLog):
             self._logging: KeepsRefLog = backend
             self.append_log, self.read_log = self._append_log, self._read_log
@@ -182,7 +189,7 @@ class FaultyBackend:
             self._backend.insert_rows(repo, rows)
 
         def apply() -> Applied:
-            before = self._backend.read_refs(repo, [swap.name]).get(swap.name)
+            before = self._ref(repo, swap)
             applied = self._applying.apply(repo, rows, swap, log)
             if applied.swapped:
                 self._older[repo][swap.name] = before
@@ -191,6 +198,25 @@ class FaultyBackend:
         applied = self._do(fault, apply)
         # The second attempt finds the unique rows of the first, so none of them is new.
         return Applied(False) if fault is Fault.FALSE_AFTER and applied.swapped else applied
+
+    def _try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        fault = self._next("try_apply")
+        if fault is Fault.WOULD_WAIT:
+            return None
+
+        def try_apply() -> Applied | None:
+            before = self._ref(repo, swap)
+            applied = self._quick.try_apply(repo, rows, swap, log)
+            if applied is not None and applied.swapped:
+                self._older[repo][swap.name] = before
+            return applied
+
+        return self._do(fault, try_apply)
+
+    def _sync(self) -> None:
+        self._do(self._next("sync"), self._quick.sync)
 
     def _append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         fault = self._next("append_log")
@@ -203,11 +229,14 @@ class FaultyBackend:
         return self._do(fault, lambda: self._logging.read_log(repo, before, limit))
 
     def _swap(self, repo: str, swap: RefSwap) -> bool:
-        before = self._backend.read_refs(repo, [swap.name]).get(swap.name)
+        before = self._ref(repo, swap)
         swapped = self._backend.swap_ref(repo, swap)
         if swapped:
             self._older[repo][swap.name] = before
         return swapped
+
+    def _ref(self, repo: str, swap: RefSwap) -> Ref | None:
+        return self._backend.read_refs(repo, [swap.name]).get(swap.name)
 
     def _next(self, method: str) -> Fault | None:
         with self._lock:

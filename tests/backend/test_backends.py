@@ -6,14 +6,13 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
-from rocksdict import Options, Rdict, WriteBatch
+from rocksdict import Options, Rdict
 
 from morag.backend.base import LogRow, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
@@ -37,6 +36,7 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     BackendContract,
     DurableBackendContract,
+    SyncsLaterContract,
     a_custom_row,
     a_row,
     an_id,
@@ -45,9 +45,12 @@ from morag.testing.backend_contract import (
     line,
     move,
     read,
+    tried,
+    try_once,
 )
 from morag.versions.repository import Repository
 from morag.versions.world import World
+from tests.backend.slow_disk import SlowDisk
 from tests.safety.history_checks import put
 
 if TYPE_CHECKING:
@@ -61,10 +64,15 @@ IMPOSSIBLE_PATHS = ("file/below", "nul\0byte", "long" * 100)
 """Relative to a directory with a file named `file`."""
 
 
-class TestMemory(BackendContract, AppliesWithLogContract):
+class TestMemory(BackendContract, SyncsLaterContract):
     @pytest.fixture
     def backend(self) -> MemoryBackend:
         return MemoryBackend()
+
+    def test_try_apply_does_not_wait_for_another_thread(self, backend: MemoryBackend) -> None:
+        with backend._lock:
+            assert try_once(backend, 1, None, MAIN) is None
+        assert tried(backend, 1, None, MAIN)
 
 
 class Reopening:
@@ -93,12 +101,12 @@ class OnDisk(DurableBackendContract, AppliesWithLogContract):
         return reopen.backend
 
 
-class TestRocksDB(OnDisk):
+class TestRocksDB(OnDisk, SyncsLaterContract):
     def open(self, path: Path) -> FullBackend:
         return RocksDBBackend(path)
 
 
-class TestRocksDBWithoutSync(OnDisk):
+class TestRocksDBWithoutSync(OnDisk, SyncsLaterContract):
     def open(self, path: Path) -> FullBackend:
         return RocksDBBackend(path, sync=False)
 
@@ -300,34 +308,6 @@ os._exit(0)
         backend.close()
 
 
-class SlowDisk:
-    """A RocksDB whose syncs wait until `go` is set, and then fail with `error` if it is set."""
-
-    def __init__(self, db: Rdict) -> None:
-        self._db = db
-        self.syncing, self.go = threading.Event(), threading.Event()
-        self.error: BaseException | None = None
-        self.write_error: Exception | None = None
-        self.fail_at = 2
-        self.syncs = 0
-
-    def write(self, batch: WriteBatch) -> None:
-        if self.write_error is not None:
-            raise self.write_error
-        self._db.write(batch)
-
-    def flush_wal(self, sync: bool) -> None:
-        self.syncs += 1
-        self.syncing.set()
-        assert self.go.wait(timeout=30)
-        if self.error is not None and self.syncs >= self.fail_at:
-            raise self.error
-        self._db.flush_wal(sync)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
-
-
 class TestRocksDBSync:
     @pytest.fixture
     def backend(self, tmp_path: Path) -> Iterator[RocksDBBackend]:
@@ -421,6 +401,59 @@ class TestRocksDBSync:
                 write()
         with pytest.raises(StoreCannotWrite, match="reopen"):
             backend.check_writable()
+
+    def test_try_apply_waits_neither_for_a_thread_nor_for_a_sync(
+        self, backend: RocksDBBackend, disk: SlowDisk, pool: ThreadPoolExecutor
+    ) -> None:
+        with backend._turn:
+            assert try_once(backend, 1, MAIN, MOVED) is None
+        moving = pool.submit(move, backend, MAIN, MOVED)
+        assert disk.syncing.wait(timeout=30)
+        assert try_once(backend, 1, MOVED, MAIN) is None, "the move of this ref is not durable"
+        assert backend.read_rows("r", [an_id(1)]) == {}
+        assert tried(backend, 2, None, Ref("other", an_id(2)))
+        assert backend.read_refs("r", ["other"]) == {}
+        assert not moving.done()
+        disk.go.set()
+        backend.sync()
+        assert moving.result(timeout=30)
+        assert backend.read_refs("r", ["other"]) == {"other": Ref("other", an_id(2))}
+
+    def test_several_writes_share_one_sync(self, backend: RocksDBBackend, disk: SlowDisk) -> None:
+        disk.go.set()
+        for n in range(9):
+            assert tried(backend, n, None, Ref(f"{n}", an_id(n)))
+        assert disk.syncs == 0
+        backend.sync()
+        backend.sync()
+        assert disk.syncs == 1
+
+    def test_after_a_failed_sync_nothing_is_tried(
+        self, backend: RocksDBBackend, disk: SlowDisk
+    ) -> None:
+        disk.go.set()
+        disk.fail_at, disk.error = 1, OSError("no space left")
+        assert tried(backend, 1, MAIN, MOVED)
+        with pytest.raises(StoreCannotWrite, match="no space left"):
+            backend.sync()
+        disk.error = None
+        with pytest.raises(StoreCannotWrite, match="no space left"):
+            backend.sync()
+        with pytest.raises(StoreCannotWrite, match="no space left"):
+            try_once(backend, 2, None, Ref("other", an_id(2)))
+        assert try_once(backend, 2, MOVED, MAIN) is None
+        assert read(backend, MAIN.name) == MAIN
+
+    def test_closing_syncs_what_was_tried(
+        self, backend: RocksDBBackend, disk: SlowDisk, tmp_path: Path
+    ) -> None:
+        disk.go.set()
+        assert tried(backend, 1, MAIN, MOVED)
+        backend.close()
+        assert disk.syncs == 1
+        reopened = RocksDBBackend(tmp_path)
+        assert read(reopened, MAIN.name) == MOVED
+        reopened.close()
 
     def test_a_failed_write_is_reported_until_a_write_succeeds(
         self, backend: RocksDBBackend, disk: SlowDisk

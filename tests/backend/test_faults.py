@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.backend.base import UNIQUE_KIND, WHOLE, AppliesAtOnce, KeepsRefLog, Ref, RefSwap
+from morag.backend.base import (
+    UNIQUE_KIND,
+    WHOLE,
+    AppliesAtOnce,
+    KeepsRefLog,
+    Ref,
+    RefSwap,
+    SyncsLater,
+)
 from morag.backend.memory import MemoryBackend
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
-    AppliesWithLogContract,
     BackendContract,
     RefLogContract,
+    SyncsLaterContract,
     a_custom_row,
     a_row,
     an_id,
@@ -33,13 +41,13 @@ if TYPE_CHECKING:
 NO_FAULTS = Script({})
 
 
-class TestCountingKeepsTheContract(BackendContract, AppliesWithLogContract):
+class TestCountingKeepsTheContract(BackendContract, SyncsLaterContract):
     @pytest.fixture
     def backend(self) -> CountingBackend:
         return CountingBackend(MemoryBackend())
 
 
-class TestFaultyKeepsTheContract(BackendContract, AppliesWithLogContract):
+class TestFaultyKeepsTheContract(BackendContract, SyncsLaterContract):
     @pytest.fixture
     def backend(self) -> FaultyBackend:
         return FaultyBackend(MemoryBackend(), NO_FAULTS)
@@ -87,22 +95,22 @@ class Plain:
         self._memory.close()
 
 
-def can(backend: Backend) -> tuple[bool, bool]:
-    return isinstance(backend, AppliesAtOnce), isinstance(backend, KeepsRefLog)
+def can(backend: Backend) -> tuple[bool, bool, bool]:
+    optional = (AppliesAtOnce, SyncsLater, KeepsRefLog)
+    applies, syncs_later, logs = (isinstance(backend, protocol) for protocol in optional)
+    return applies, syncs_later, logs
 
 
 def test_a_wrapper_has_the_optional_methods_of_its_backend() -> None:
-    assert can(MemoryBackend()) == (True, True)
-    assert can(CountingBackend(MemoryBackend())) == (True, True)
-    assert can(FaultyBackend(MemoryBackend(), NO_FAULTS)) == (True, True)
-    assert can(FaultyBackend(CountingBackend(MemoryBackend()), NO_FAULTS)) == (True, True)
-    assert can(FaultyBackend(MemoryBackend(), NO_FAULTS, weak=True)) == (False, True)
-    assert can(CountingBackend(FaultyBackend(MemoryBackend(), NO_FAULTS, weak=True))) == (
-        False,
-        True,
-    )
-    assert can(CountingBackend(Plain())) == (False, False)
-    assert can(FaultyBackend(Plain(), NO_FAULTS)) == (False, False)
+    weak = FaultyBackend(MemoryBackend(), NO_FAULTS, weak=True)
+    assert can(MemoryBackend()) == (True, True, True)
+    assert can(CountingBackend(MemoryBackend())) == (True, True, True)
+    assert can(FaultyBackend(MemoryBackend(), NO_FAULTS)) == (True, True, True)
+    assert can(FaultyBackend(CountingBackend(MemoryBackend()), NO_FAULTS)) == (True, True, True)
+    assert can(weak) == (False, False, True)
+    assert can(CountingBackend(weak)) == (False, False, True)
+    assert can(CountingBackend(Plain())) == (False, False, False)
+    assert can(FaultyBackend(Plain(), NO_FAULTS)) == (False, False, False)
 
 
 class TestFaults:
@@ -213,6 +221,8 @@ class TestFaults:
             "scan_rows": lambda b: list(b.scan_rows("r")),
             "erase": lambda b: b.erase("r"),
             "apply": lambda b: b.apply("r", [], RefSwap(MAIN.name, None, MAIN)),
+            "try_apply": lambda b: b.try_apply("r", [], RefSwap(MAIN.name, None, MAIN)),
+            "sync": lambda b: b.sync(),
             "append_log": lambda b: b.append_log("r", [line(1)]),
             "read_log": lambda b: b.read_log("r", None, 1),
         }
@@ -220,7 +230,7 @@ class TestFaults:
         for method, faults in POSSIBLE.items():
             for fault in faults:
                 backend = FaultyBackend(MemoryBackend(), Script({(method, 1): fault}))
-                if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER):
+                if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER, Fault.WOULD_WAIT):
                     calls[method](backend)
                 else:
                     with pytest.raises(InjectedFault):

@@ -1,7 +1,7 @@
 """A process that commits as fast as it can and prints what was acknowledged.
 
     python -m tests.safety.committer URL NAME [--threads N] [--commits N] [--bytes N] [--references]
-                                     [--each]
+                                     [--each] [--loop]
 
 It prints `ready`, then `try WHAT` before each operation and `done WHAT HASH` after it. A
 line is one write to the pipe, so a killed process leaves no half line that looks like a whole one.
@@ -24,12 +24,22 @@ import morag
 from morag.config import Settings
 from morag.model.meta import CommitMeta
 from morag.model.operations import Put
+from tests import spawners
 from tests.safety.history_checks import ROOT, child_environment, key, put, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from morag.versions.repository import Repository
+    from morag.versions.tickets import Spawn
 
 KEYS = 5
+WAYS: Sequence[tuple[str, tuple[str, ...]]] = (
+    ("rocksdb", ()),
+    ("rocksdb", ("--loop",)),
+    ("sqlite", ()),
+)
+"""The embedded engines, and the options that make a difference to how they are written."""
 PATIENT = Settings(commit_timeout_ms=60_000)
 
 
@@ -53,7 +63,14 @@ def commit_message(name: str) -> str:
     return f"<{name}> <{name}> <{name}>"
 
 
-def commit(repo: Repository, branch: str, me: str, commits: int | None, extra_bytes: int) -> None:
+def commit(
+    repo: Repository,
+    branch: str,
+    me: str,
+    commits: int | None,
+    extra_bytes: int,
+    spawn: Spawn | None,
+) -> None:
     """Create a few keys, then update them, over and over."""
     ids: dict[int, str] = {}
     for n in count() if commits is None else range(commits):
@@ -62,7 +79,11 @@ def commit(repo: Repository, branch: str, me: str, commits: int | None, extra_by
         content = table(n, ids.get(slot))
         content = replace(content, metadata_location=content.metadata_location + extra_bytes * "x")
         operation = Put(key(f"{me}-{slot}"), content)
-        result = repo.commit(branch, [operation], commit_message(name))
+        if spawn is None:
+            result = repo.commit(branch, [operation], commit_message(name))
+        else:
+            request = repo.commit_request(branch, [operation], commit_message(name))
+            result = spawners.result(repo, request, spawn)
         report("done", name, result.hash)
         if slot not in ids:
             ids[slot] = result.added[key(f"{me}-{slot}")]
@@ -95,6 +116,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=0, help="add this many bytes to each commit")
     parser.add_argument("--references", action="store_true")
     parser.add_argument("--each", action="store_true", help="give each thread its own branch")
+    parser.add_argument("--loop", action="store_true", help="commit as a server does")
     args = parser.parse_args()
     with morag.open(args.url, PATIENT) as repo, ThreadPoolExecutor(args.threads + 1) as pool:
         names = [f"{args.name}.t{n}" for n in range(args.threads)]
@@ -104,10 +126,11 @@ def main() -> None:
             for name in names:
                 repo.references.create_branch(name, None)
         all_started = Barrier(args.threads)
+        spawn = spawners.LoopSpawner().spawn if args.loop else None
 
         def work(name: str) -> None:
             all_started.wait()
-            commit(repo, branches[name], name, args.commits, args.bytes)
+            commit(repo, branches[name], name, args.commits, args.bytes, spawn)
 
         report("ready")
         running = [pool.submit(work, name) for name in names]

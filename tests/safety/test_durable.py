@@ -128,36 +128,42 @@ class Trace:
         )
 
 
-def trace_one_thread(strace: str, url: str, directory: Path) -> Trace:
-    calls = trace(strace, url, directory / "trace", "--threads", "1", "--commits", "12")
+def trace_one_thread(strace: str, url: str, directory: Path, *options: str) -> Trace:
+    calls = trace(strace, url, directory / "trace", "--threads", "1", "--commits", "12", *options)
     traced = Trace(calls, LOGS[url.partition(":")[0]])
     assert len(traced.acks) == 12
     return traced
 
 
-@pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize(("scheme", "options"), committer.WAYS)
 class TestDurable:
     def test_a_commit_is_synced_before_it_is_acknowledged(
-        self, strace: str, scheme: str, tmp_path: Path
+        self, strace: str, scheme: str, options: tuple[str, ...], tmp_path: Path
     ) -> None:
-        traced = trace_one_thread(strace, f"{scheme}:{tmp_path / 'store'}", tmp_path)
+        traced = trace_one_thread(strace, f"{scheme}:{tmp_path / 'store'}", tmp_path, *options)
         assert [name for name in traced.acks if not traced.is_durable_to_the_last_write(name)] == []
         assert [name for name in traced.acks if not traced.is_durable(name)] == []
 
     def test_without_sync_no_commit_is_synced(
-        self, strace: str, scheme: str, tmp_path: Path
+        self, strace: str, scheme: str, options: tuple[str, ...], tmp_path: Path
     ) -> None:
         """`sync=off` has an effect, and the test above can fail."""
-        traced = trace_one_thread(strace, f"{scheme}:{tmp_path / 'store'}?sync=off", tmp_path)
+        url = f"{scheme}:{tmp_path / 'store'}?sync=off"
+        traced = trace_one_thread(strace, url, tmp_path, *options)
         assert [name for name in traced.acks if traced.is_durable(name)] == []
 
     @pytest.mark.parametrize("branches", [(), ("--each",)], ids=["one branch", "a branch each"])
     def test_threads_share_a_sync_and_none_is_acknowledged_before_it(
-        self, strace: str, scheme: str, branches: tuple[str, ...], tmp_path: Path
+        self,
+        strace: str,
+        scheme: str,
+        options: tuple[str, ...],
+        branches: tuple[str, ...],
+        tmp_path: Path,
     ) -> None:
         url = f"{scheme}:{tmp_path / 'store'}"
-        options = ("--threads", "6", "--commits", "6", *branches)
-        traced = Trace(trace(strace, url, tmp_path / "trace", *options), LOGS[scheme])
+        six = ("--threads", "6", "--commits", "6", *branches, *options)
+        traced = Trace(trace(strace, url, tmp_path / "trace", *six), LOGS[scheme])
         assert len(traced.acks) == 36
         assert [name for name in traced.acks if not traced.is_durable(name)] == []
         if not branches:

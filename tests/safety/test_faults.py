@@ -11,6 +11,7 @@ import pytest
 from msgspec import Struct, field
 
 from morag.backend.memory import MemoryBackend
+from morag.backend.rocksdb.backend import RocksDBBackend
 from morag.backend.sqlite.backend import SQLiteBackend
 from morag.config import Settings
 from morag.errors import (
@@ -28,6 +29,7 @@ from morag.model.meta import CommitMeta
 from morag.versions.repository import Repository
 from morag.versions.tickets import Waiter
 from morag.versions.world import World
+from tests import spawners
 from tests.backend.faulty import Dice, Fault, FaultyBackend, InjectedFault
 from tests.safety.faulty_stores import (
     NO_FAULTS,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from morag.logic.retry import Attempt
     from morag.model.operations import Put
     from morag.model.results import LogEntry
+    from morag.versions.tickets import Spawn
 
 THREADS, STEPS = 4, 12
 CURRENT = [fault for fault in Fault if fault is not Fault.STALE]
@@ -86,8 +89,9 @@ class Worker:
     stale, the store may also report an existing reference as missing, or a missing one as present.
     """
 
-    def __init__(self, repo: Repository, seed: int, number: int, stale: bool) -> None:
+    def __init__(self, repo: Repository, spawn: Spawn, seed: int, number: int, stale: bool) -> None:
         self._repo = repo
+        self._spawn = spawn
         self._random = Random(f"{seed} {number}")
         self._me = f"t{number}"
         self._stale = stale
@@ -120,7 +124,11 @@ class Worker:
         tried.keys[message] = names
         tried.newest.update(dict.fromkeys(names))
         try:
-            result = self._repo.commit(branch, puts, message)
+            request = self._repo.commit_request(branch, puts, message)
+            if self._random.random() < 0.5:  # As in a server, or as in a script.
+                result = spawners.result(self._repo, request, self._spawn)
+            else:
+                result = self._repo.commit(branch, puts, message)
         except (InjectedFault, ServiceUnavailable):
             return
         except (ReferenceConflict, ReferenceNotFound, BadRequest):
@@ -197,10 +205,13 @@ def work_and_check(
     repo.commit("main", [put("first")], "first")
     repo.references.create_branch("side", "main")
     servers = repo, Repository(backend, QUICK, World())
-    workers = [Worker(servers[n % 2], seed, n, stale) for n in range(THREADS)]
+    loops = [spawners.LoopSpawner() for _ in servers]
+    workers = [Worker(servers[n % 2], loops[n % 2].spawn, seed, n, stale) for n in range(THREADS)]
     backend.plan = plan
     in_threads(worker.run for worker in workers)
     backend.plan = NO_FAULTS
+    for loop in loops:
+        loop.close()
     assert backend.injected
 
     for worker in workers:
@@ -278,6 +289,18 @@ def test_acknowledged_commits_are_stored_once_and_whole_in_sqlite(
     backend = BusyBackend(sqlite, NO_FAULTS, weak=weak, delay_seconds=0.0005)
     work_and_check(backend, sqlite, 1, Dice(1, rate=0.15, faults=CURRENT), stale=False)
     sqlite.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+def test_acknowledged_commits_are_stored_once_and_whole_in_rocksdb(
+    faulty: type[FaultyBackend], seed: int, tmp_path: Path
+) -> None:
+    """Its writes are synced later, and a sync may fail, too."""
+    rocksdb = RocksDBBackend(tmp_path)
+    backend = faulty(rocksdb, NO_FAULTS, delay_seconds=0.0005)
+    work_and_check(backend, rocksdb, seed, Dice(seed, rate=0.15, faults=CURRENT), stale=False)
+    rocksdb.close()
 
 
 class Rival:

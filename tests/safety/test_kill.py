@@ -62,12 +62,12 @@ def run_and_kill(url: str, name: str, after_seconds: float, *options: str) -> Re
     return reported
 
 
-def kill_repeatedly(url: str, rounds: int, seed: int) -> None:
+def kill_repeatedly(url: str, rounds: int, seed: int, *options: str) -> None:
     """Run all rounds on one store: each starts from the state that the last kill left."""
     random = Random(seed)
     reported = Reported(set(), {})
     for round in range(rounds):
-        one = run_and_kill(url, f"r{round}", random.uniform(0.0, 0.35), "--references")
+        one = run_and_kill(url, f"r{round}", random.uniform(0.0, 0.35), "--references", *options)
         reported.tried |= one.tried
         reported.done |= one.done
         with morag.open(url) as repo:
@@ -80,17 +80,17 @@ def kill_repeatedly(url: str, rounds: int, seed: int) -> None:
     assert len(reported.done) > rounds, "too few operations to prove anything"
 
 
-@pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize(("scheme", "options"), committer.WAYS)
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
-    scheme: str, tmp_path: Path
+    scheme: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    kill_repeatedly(f"{scheme}:{tmp_path / 'store'}", rounds=5, seed=1)
+    kill_repeatedly(f"{scheme}:{tmp_path / 'store'}", 5, 1, *options)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", seeds("kill seeds"))
-@pytest.mark.parametrize("scheme", ["rocksdb", "sqlite"])
+@pytest.mark.parametrize(("scheme", "options"), committer.WAYS)
 def test_nothing_acknowledged_is_lost_however_often_the_process_is_killed(
-    scheme: str, seed: int, tmp_path: Path
+    scheme: str, options: tuple[str, ...], seed: int, tmp_path: Path
 ) -> None:
-    kill_repeatedly(f"{scheme}:{tmp_path / 'store'}", rounds=12, seed=seed)
+    kill_repeatedly(f"{scheme}:{tmp_path / 'store'}", 12, seed, *options)

@@ -4,7 +4,8 @@ This is the only way to hand work to a thread and come back. A handler returns a
 
 - `InThread`: one function, run in a thread when its client's turn in a `FairQueue` comes;
 - `InPieces`: a listing, produced in short turns and no faster than the client reads it;
-- `InLane`: a change of a branch, carried out by the thread that drives the branch's lane.
+- `InLane`: a change of a branch, carried out by the driver of the branch's lane: a thread, or the
+  event loop if the change is small and the store writes quickly.
 
 A `Later` does nothing until `run` starts it. The caller passes `spawn`, which runs a function in a
 thread, and `done`, which is called once with the response. No thread waits for a lane, so a few
@@ -251,9 +252,9 @@ class _Gathering:
 class InLane(Struct, frozen=True):
     """A change of a branch. `answer` makes the response from the result of the change.
 
-    The thread that drives the lane may belong to another request, so an exception is passed to
-    `done` and not raised. The other changes of the batch wait for this thread, so a large response
-    is handed to another one.
+    The driver of the lane may belong to another request, so an exception is passed to `done` and
+    not raised. The other changes of the batch wait for the driver, so a large response is handed to
+    a thread.
     """
 
     start_in_lane: Callable[[Request, Spawn, Callable[[Ticket], None]], None]

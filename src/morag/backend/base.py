@@ -163,8 +163,10 @@ class SyncsLater(AppliesAtOnce, Protocol):
     So an event loop can write, and a thread is needed only for `sync`, once for many writes.
     """
 
-    needs_sync: bool
-    """Whether a write may be lost without a `sync` after it."""
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a write may be lost without a `sync` after it."""
+        ...
 
     def try_apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()

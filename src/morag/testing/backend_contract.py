@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from morag.backend.base import (
     UNIQUE_KIND,
+    Applied,
     AppliesAtOnce,
     Backend,
     KeepsRefLog,
@@ -28,6 +29,7 @@ from morag.backend.base import (
     RefSwap,
     Row,
     Slice,
+    SyncsLater,
 )
 from morag.protobuf import bytes_field, int_field, text_field
 
@@ -604,6 +606,89 @@ class AppliesWithLogContract(AppliesAtOnceContract, RefLogContract):
         assert backend.read_log("r", None, 9) == []
 
 
+class SyncsLaterContract(AppliesWithLogContract):
+    """For a backend with `try_apply` and `sync` as well."""
+
+    def test_try_apply_has_the_results_of_apply(self, backend: SyncsLaterBackend) -> None:
+        taken, deleted = a_row("taken", UNIQUE_KIND), replace(MOVED, deleted=True)
+        steps: list[tuple[list[Row], Ref | None, Ref | None]] = [
+            ([a_row(1), a_row(2, "c"), taken], None, MAIN),  # Creates,
+            ([a_row(3), a_row(4, UNIQUE_KIND)], None, MOVED),  # finds the ref,
+            ([a_row(3), a_row(4, UNIQUE_KIND)], deleted, MOVED),  # expects another one,
+            ([a_row(3), a_row(4, UNIQUE_KIND), taken], MAIN, MOVED),  # finds a unique row,
+            ([a_row(1, micros=2000), a_row(5)], MAIN, MOVED),  # moves and refreshes a row,
+            ([], MOVED, MOVED),
+            ([a_row(6)], MOVED, None),  # deletes,
+            ([a_row(7)], MOVED, None),  # finds no ref.
+            ([], None, None),
+        ]
+        for number, (rows, expected, new) in enumerate(steps):
+            swap, log = RefSwap(MAIN.name, expected, new), [line(number)]
+            tried = backend.try_apply("tried", rows, swap, log)
+            backend.sync()
+            assert tried == backend.apply("applied", rows, swap, log), number
+            for what in (
+                lambda repo: backend.read_refs(repo, [MAIN.name]),
+                lambda repo: by_id(backend.scan_rows(repo)),
+                lambda repo: backend.read_log(repo, None, 99),
+            ):
+                assert what("tried") == what("applied"), number
+
+    def test_readers_get_a_new_ref_when_it_is_durable(self, backend: SyncsLaterBackend) -> None:
+        create(backend, MAIN)
+        for before, after in ((MAIN, MOVED), (MOVED, None), (None, MAIN)):
+            assert tried(backend, 1, before, after)
+            durable = before if backend.needs_sync else after
+            assert backend.read_refs("r", [MAIN.name]).get(MAIN.name) == durable
+            backend.sync()
+            assert backend.read_refs("r", [MAIN.name]).get(MAIN.name) == after
+
+    def test_a_ref_can_be_written_again_after_a_sync(self, backend: SyncsLaterBackend) -> None:
+        """Until then, `try_apply` may refuse, but not write a part."""
+        assert tried(backend, 1, None, MAIN)
+        if not tried(backend, 2, MAIN, MOVED):
+            assert backend.read_rows("r", [an_id(2)]) == {}
+            assert backend.read_log("r", None, 9) == [line(1)]
+            backend.sync()
+            assert read(backend, MAIN.name) == MAIN
+            assert tried(backend, 2, MAIN, MOVED)
+        backend.sync()
+        assert read(backend, MAIN.name) == MOVED
+        assert backend.read_log("r", None, 9) == [line(2), line(1)]
+
+    def test_apply_continues_where_try_apply_left_the_ref(self, backend: SyncsLaterBackend) -> None:
+        create(backend, MAIN)
+        assert tried(backend, 1, MAIN, MOVED)
+        assert not backend.apply("r", [], RefSwap(MAIN.name, MAIN, None)).swapped
+        assert backend.apply("r", [], RefSwap(MAIN.name, MOVED, None)).swapped
+        assert backend.read_refs("r", [MAIN.name]) == {}
+
+    def test_one_sync_is_enough_for_several_writes(self, backend: SyncsLaterBackend) -> None:
+        refs = {f"refs/heads/{n}": Ref(f"refs/heads/{n}", an_id(n)) for n in range(9)}
+        for number, ref in enumerate(refs.values()):
+            assert tried(backend, number, None, ref)
+        backend.sync()
+        assert backend.read_refs("r", list(refs)) == refs
+        assert backend.read_log("r", None, 99) == [line(n) for n in reversed(range(9))]
+
+    def test_racing_tries_write_everything_or_nothing(self, backend: SyncsLaterBackend) -> None:
+        create(backend, MAIN)
+        rivals = [replace(MAIN, pointer=an_id(n)) for n in range(THREADS)]
+
+        def write(number: int) -> bool:
+            while (done := try_once(backend, number, MAIN, rivals[number])) is None:
+                backend.sync()
+            backend.sync()
+            return done.swapped
+
+        won = at_once(write, range(THREADS))
+        assert won.count(True) == 1
+        winner = won.index(True)
+        assert read(backend, MAIN.name) == rivals[winner]
+        assert list(backend.scan_rows("r")) == [a_row(winner)]
+        assert backend.read_log("r", None, 99) == [line(winner)]
+
+
 class DurableBackendContract(BackendContract):
     """For a backend whose data outlives its process.
 
@@ -653,12 +738,29 @@ class RefLogBackend(Backend, KeepsRefLog, Protocol): ...
 class FullBackend(Backend, AppliesAtOnce, KeepsRefLog, Protocol): ...
 
 
+class SyncsLaterBackend(Backend, SyncsLater, KeepsRefLog, Protocol): ...
+
+
 def create(backend: Backend, ref: Ref) -> bool:
     return backend.swap_ref("r", RefSwap(ref.name, None, ref))
 
 
 def move(backend: Backend, expected: Ref, new: Ref | None) -> bool:
     return backend.swap_ref("r", RefSwap(expected.name, expected, new))
+
+
+def try_once(
+    backend: SyncsLaterBackend, number: int, expected: Ref | None, new: Ref | None
+) -> Applied | None:
+    """Swap the ref `MAIN`, or the one that is given, together with a row and a line."""
+    name = (expected or new or MAIN).name
+    return backend.try_apply("r", [a_row(number)], RefSwap(name, expected, new), [line(number)])
+
+
+def tried(backend: SyncsLaterBackend, number: int, expected: Ref | None, new: Ref | None) -> bool:
+    """Whether `try_once` wrote."""
+    applied = try_once(backend, number, expected, new)
+    return applied is not None and applied.swapped
 
 
 def read(backend: Backend, name: str) -> Ref:

@@ -53,10 +53,12 @@ class BatchWriter:
         `WouldWait` means that nothing was written.
         """
         name = full_name("BRANCH", branch)
+        state = _BatchState(may_wait=may_wait or not self._persist.writes_quickly)
         courtesy = self._heads.courtesy_seconds(name, self._world.monotonic())
         if courtesy:
+            if not state.may_wait:
+                raise WouldWait
             self._world.sleep(courtesy)
-        state = _BatchState(may_wait=may_wait or not self._persist.writes_quickly)
         try:
             for attempt in self._retries.attempts(batch[0].request.operation.value.lower()):
                 try:
@@ -69,7 +71,8 @@ class BatchWriter:
                 except StoreBusy as busy:
                     attempt.failure = busy
                 if not state.may_wait:
-                    raise attempt.failure or WouldWait
+                    # A thread starts again, unless the store failed and may have written this.
+                    raise attempt.failure if attempt.failure and state.unsettled else WouldWait
             raise AssertionError("attempts end by an exception")
         except StoreBusy as busy:
             if state.unsettled:
@@ -87,7 +90,7 @@ class BatchWriter:
         known = self._heads.take(name)
         if known is not None and self._write_once(known, batch, state, is_sure=False):
             return True
-        ref = self._references.completed(name)
+        ref = self._stored(name, state)
         if ref is None:
             raise self._no_such_branch(batch[0].request)
         if known is not None and ref.pointer != known.pointer:
@@ -96,6 +99,15 @@ class BatchWriter:
             return True
         self._heads.moved_by_others(name)
         return False
+
+    def _stored(self, name: str, state: _BatchState) -> Ref | None:
+        """The stored reference, or None. Its creation or removal is completed first."""
+        if state.may_wait:
+            return self._references.completed(name)
+        ref = self._persist.ref(name)
+        if ref is None or ref.deleted:
+            raise WouldWait  # Another thread may be creating or removing it.
+        return ref
 
     def _no_such_branch(self, request: Request) -> MoragError:
         if self._references.completed(full_name("TAG", request.branch)) is not None:
@@ -181,6 +193,8 @@ class BatchWriter:
             if history.is_published(self._persist, ref.name, last):
                 return True
             raise
+        if not state.may_wait:
+            raise WouldWait  # Nothing was written, and the search below may walk a long history.
         return history.is_published(self._persist, ref.name, last)
 
     def _without_own_claims(self, rows: Sequence[Row], state: _BatchState) -> Sequence[Row]:

@@ -66,8 +66,8 @@ class Lane:
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
         """Carry out the request without waiting for it.
 
-        If the lane is idle, `spawn` gets a function that drives it. The driving thread calls
-        `finished`, which must be quick: the rest of the batch waits for it.
+        If the lane is idle, `spawn` gets a function that drives it. The driver calls `finished`,
+        which must be quick: the rest of the batch waits for it.
         """
         ticket = Caller(request, self, spawn, finished)
         if self.join([ticket]):
@@ -100,24 +100,25 @@ class Lane:
         `spawn` gets the sync. It gets the batch itself if that cannot be written without a wait.
         """
         batch: list[Ticket] = []
-        is_handed_on = False
         try:
-            if self._write_next(batch, until, may_wait=False):
+            must_sync = self._write_next(batch, until, may_wait=False)
+            if must_sync:
                 self._writer.syncs.then(spawn, lambda failure: self._synced(batch, failure))
-                is_handed_on = True
         except WouldWait:
             with self._lock:
                 self._waiting.extendleft(reversed(batch))
             spawn(lambda: self.drive(until))
-            is_handed_on = True
-        finally:
-            if not is_handed_on:
+        except BaseException:  # The batch may be written, but not synced: no result holds.
+            self._synced(batch, _driver_interrupted())
+            raise
+        else:
+            if not must_sync:
                 self._end(batch)
 
     def _synced(self, batch: Sequence[Ticket], failure: Exception | None) -> None:
         if failure is not None:
-            for ticket in batch:
-                ticket.fail(ticket.failure or failure)
+            for ticket in batch:  # A conflict as well: it may be with a commit of this batch.
+                ticket.fail(failure)
         self._end(batch)
 
     def _end(self, batch: Sequence[Ticket]) -> None:

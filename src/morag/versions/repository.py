@@ -92,7 +92,7 @@ class Repository:
 
     @property
     def writes_quickly(self) -> bool:
-        """Whether the store can write without waiting: `start` then does brief work at once."""
+        """Whether the store can write without waiting: `spawn` may then do brief work on a loop."""
         return self._persist.writes_quickly
 
     def describe(self) -> RepositoryDescription:

@@ -24,7 +24,9 @@ _MOST_BRIEF_OPERATIONS: Final = 128
 class Spawn(Protocol):
     """Runs work in another thread, while the caller continues.
 
-    Brief work takes milliseconds at most, apart from waiting for the store.
+    Brief work takes milliseconds at most, and never waits for a store that writes quickly
+    (`Repository.writes_quickly`): it may run on an event loop. This function must not raise:
+    requests would wait forever for work that nobody does.
     """
 
     def __call__(self, work: Callable[[], None], *, brief: bool = False) -> object: ...
