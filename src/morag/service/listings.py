@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from morag.model.results import Diff, LogEntry
     from morag.service.paging import Items
     from morag.service.ref_resolution import RefResolution
+    from morag.versions.content_batches import Stored
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
 
@@ -94,13 +95,14 @@ class Listings:
         """The entries at a commit. With a `depth`, only the first of all entries that `cut` turns
         into the same namespace."""
         target = self._refs.resolve_early(ref, "Expected hash")
-        keep, screen = None, OPEN
+        keep: Callable[[Entry | Stored], bool] | None = None
+        screen = OPEN
         if selection.filter:
             # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import entry_filter
 
-            keep = entry_filter(selection.filter)
-            screen = keep.screen
+            filter = entry_filter(selection.filter)
+            keep, screen = filter.after_screen, filter.screen
         selection.check()
         at = self._refs.load(target)
         contents, paging = self._repository.contents, selection.paging

@@ -52,7 +52,7 @@ def diff_filter(text: str) -> KeyFilter:
 
 
 class KeyFilter:
-    """A filter of items with keys. Its `screen` tells which of them need not be read or built."""
+    """A filter of items with keys. Its `screen` refuses most of them before they are built."""
 
     def __init__(self, program: Program) -> None:
         self.screen = Screen(program.keys, program.verdict)
@@ -61,3 +61,7 @@ class KeyFilter:
     def __call__(self, item: Entry | Diff | Stored) -> bool:
         type = "" if isinstance(item, Diff) else item.type
         return self._program((path_of_key(item.key), type))
+
+    def after_screen(self, item: Entry | Stored) -> bool:
+        """Whether an item passes that the screen did not refuse."""
+        return self._program.is_settled or self(item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -44,6 +44,9 @@ class TimeComparison(Struct, frozen=True):
     moment: str
 
 
+Comparison: TypeAlias = TextComparison | SizeComparison | TimeComparison
+
+
 class Comparisons:
     """Reads the comparisons in one expression."""
 
@@ -51,8 +54,10 @@ class Comparisons:
         self._types = checked.types
         self._path = lowering.path
 
-    def read(self, tree: Call) -> TextComparison | SizeComparison | TimeComparison | None:
+    def read(self, tree: Expression) -> Comparison | None:
         """None for everything else, and for literals of unusual form."""
+        if not isinstance(tree, Call):
+            return None
         if tree.function in _METHODS:
             assert tree.target is not None, "the types were checked"
             return self._of_text(tree.target, tree.function, tree.args[0])

@@ -26,13 +26,11 @@ _BOUNDING: Final = frozenset({"_==_", "@in", "startsWith"})
 
 
 def key_range(tree: Expression, comparisons: Comparisons) -> KeyRange:
-    if not isinstance(tree, Call):
-        return CONTENTS
-    match tree.function:
-        case "_&&_":
+    match tree:
+        case Call(function="_&&_"):
             parts = (key_range(part, comparisons) for part in chain(tree))
             return reduce(KeyRange.within, parts)
-        case "_||_":
+        case Call(function="_||_"):
             parts = (key_range(part, comparisons) for part in chain(tree))
             return reduce(KeyRange.around, parts)
     compared = comparisons.read(tree)

@@ -43,8 +43,8 @@ _PLAIN: Final = (
 class Program:
     """Compiled once, then called with the items of listings, perhaps from several threads.
 
-    `verdict` judges items without the library, as far as that is possible, and `keys` is the range
-    of keys that can pass.
+    `verdict` judges items without the library, as far as that is possible; `is_settled` if that is
+    always possible, for items whose fields are set. `keys` is the range of keys that can pass.
     """
 
     def __init__(self, source: str, variables: Fields) -> None:
@@ -58,10 +58,13 @@ class Program:
         self._inputs = tuple(lowering.inputs.values())
         self._run = _ENVIRONMENT.deserialize(tree_bytes(root)).eval
         self.verdict: Verdict | None = None
+        self.is_settled = False
         self.keys = CONTENTS
         if not self._cost.grows:  # Otherwise every item must be checked, even one that cannot pass.
             comparisons = Comparisons(checked, lowering)
-            self.verdict = Verdicts(comparisons, lowering).of(parsed.root)
+            verdicts = Verdicts(comparisons, lowering)
+            self.verdict = verdicts.of(parsed.root)
+            self.is_settled = verdicts.complete
             self.keys = key_range(parsed.root, comparisons)
 
     def __call__(self, item: object) -> bool:

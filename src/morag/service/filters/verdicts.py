@@ -11,12 +11,13 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from morag.service.filters.comparisons import Comparisons, SizeComparison, TextComparison
+from morag.service.filters.comparisons import SizeComparison, TextComparison
 from morag.service.filters.lowering import through
 from morag.service.filters.moments import moment_of
 from morag.service.filters.syntax import Call, Expression, chain
 
 if TYPE_CHECKING:
+    from morag.service.filters.comparisons import Comparison, Comparisons
     from morag.service.filters.lowering import Lowering
     from morag.service.filters.variables import Getter
 
@@ -36,23 +37,29 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class Verdicts:
+    """Makes verdicts for one expression. They are `complete` if none of its parts needs the
+    library, except for unset values."""
+
     def __init__(self, comparisons: Comparisons, lowering: Lowering) -> None:
+        self.complete = True
         self._comparisons = comparisons
         self._lowering = lowering
 
     def of(self, tree: Expression) -> Verdict | None:
         """A function that judges items; None if it could judge none."""
-        if not isinstance(tree, Call):
-            return None
-        match tree.function:
-            case "_&&_":
+        match tree:
+            case Call(function="_&&_"):
                 return self._of_chain(tree, decisive=False)
-            case "_||_":
+            case Call(function="_||_"):
                 return self._of_chain(tree, decisive=True)
-            case "!_":
+            case Call(function="!_"):
                 inner = self.of(tree.args[0])
                 return inner and _opposite(inner)
-        return self._of_comparison(tree)
+        compared = self._comparisons.read(tree)
+        if compared is None:
+            self.complete = False
+            return None
+        return self._of_comparison(compared)
 
     def _of_chain(self, tree: Call, *, decisive: bool) -> Verdict | None:
         """Any part that is `decisive` decides."""
@@ -62,10 +69,7 @@ class Verdicts:
             return None
         return _joined(known, decisive, None if len(known) < len(parts) else not decisive)
 
-    def _of_comparison(self, tree: Call) -> Verdict | None:
-        compared = self._comparisons.read(tree)
-        if compared is None:
-            return None
+    def _of_comparison(self, compared: Comparison) -> Verdict:
         get = self._lowering.getter(compared.field)
         if isinstance(compared, TextComparison):
             return _of_text(get, compared)
