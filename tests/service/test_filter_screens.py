@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
 import pytest
 
 import morag
@@ -10,11 +13,19 @@ from morag.index.keys import store_key
 from morag.model.content import Namespace
 from morag.model.keys import ContentKey
 from morag.model.operations import Put
-from morag.service.filters import diff_filter, entry_filter
+from morag.service.filters import KeyFilter, diff_filter, entry_filter
 from morag.service.filters.program import Program
-from morag.service.filters.variables import ENTRIES, LOG, REFERENCES, Fields
+from morag.service.filters.variables import DIFFS, ENTRIES, LOG, REFERENCES
+from morag.service.listings import KeySelection
+from morag.service.ref_resolution import RequestedRef
+from morag.service.service import Service
 from morag.versions.commit_contents import Bounds
 from morag.versions.screens import Screen
+
+if TYPE_CHECKING:
+    from morag.model.results import Diff, Entry
+    from morag.service.filters.variables import Fields
+    from morag.service.paging import Items
 
 CLIENTS = [
     # Nessie's Java client and its Iceberg REST service, Iceberg's NessieCatalog, Nessie's UI
@@ -115,3 +126,40 @@ def test_a_listing_pauses_while_it_skips_entries() -> None:
     assert [entry.key for entry in listing] == [keys[7]]
     assert listing.has_pauses
     assert list(listing.with_pauses()).count(None) >= 4
+
+
+@pytest.mark.parametrize("listing", ["entries", "entries with content", "differences"])
+def test_only_keys_that_may_pass_are_judged(listing: str) -> None:
+    repository = morag.open("memory:", Settings(namespace_validation=False))
+    keys = [ContentKey(tuple(name.split("/"))) for name in NAMES]
+    repository.references.create_branch("empty", "main")
+    repository.commit("main", [Put(key, Namespace.of(*key.elements)) for key in keys], "keys")
+    listings, main = Service(repository).listings, RequestedRef("main")
+    judged = []
+
+    def recording(text: str) -> KeyFilter:
+        program = Program(text, DIFFS if listing == "differences" else ENTRIES)
+        judge = program.verdict
+        assert judge is not None
+
+        def verdict(item: tuple[str, str]) -> bool | None:
+            judged.append(item[0])
+            return judge(item)
+
+        program.verdict = verdict
+        return KeyFilter(program)
+
+    with (
+        patch("morag.service.filters.entry_filter", recording),
+        patch("morag.service.filters.diff_filter", recording),
+    ):
+        found: Items[Entry] | Items[Diff]
+        if listing == "differences":
+            selection = KeySelection(filter="key.namespace == 'b'")
+            found = listings.diff(main, RequestedRef("empty"), selection)[2]
+        else:
+            selection = KeySelection(filter="entry.namespace == 'b'")
+            with_content = listing == "entries with content"
+            found = listings.entries(main, selection, with_content=with_content)[1]
+        assert [str(item.key) for batch in found for item in batch] == ["b.x"]
+    assert judged == ["b\x01x", "b\x01x\x01y"]

@@ -30,6 +30,7 @@ from morag.service.ref_resolution import RequestedRef
 from morag.service.service import Service
 from tests.service.filter_texts import (
     PATHS,
+    SOME_TIMES,
     TEXTS,
     TIMES,
     comparisons_of,
@@ -61,6 +62,7 @@ REFERENCE_FILTERS = filters_of(
     | comparisons_of(["refType"], st.sampled_from(["BRANCH", "TAG", "B"]))
     | comparisons_of(["refMeta.commonAncestorHash", "ref.metadata.commonAncestorHash"], TEXTS)
     | comparisons_of(["commit.message", "refMeta.commitMetaOfHEAD.message"], TEXTS)
+    | times_of(["commit.commitTime", "refMeta.numTotalCommits"])
 )
 METAS = st.builds(
     CommitMeta,
@@ -116,6 +118,16 @@ def test_references_pass_or_fail_as_in_the_library(
     text: str, item: tuple[Reference, ReferenceMetadata | None]
 ) -> None:
     expect_same(text, REFERENCES, item)
+
+
+@pytest.mark.parametrize("operator", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("time", SOME_TIMES)
+def test_times_are_compared_as_in_the_library(operator: str, time: str) -> None:
+    text = f"commit.commitTime {operator} timestamp({literal(time)})"
+    fast, slow = Program(text, LOG), library_alone(text, LOG)
+    for other in SOME_TIMES:
+        item = LogEntry(CommitMeta(message="", commit_time=other), "parent")
+        assert outcome(lambda: fast(item)) == outcome(lambda: slow(item))  # noqa: B023
 
 
 @given(key_filters("key"), PATHS)
