@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Callable[[tuple[str, str]], bool | None]
 """Judges the path and the type of an entry: true, false, or None if they are not enough."""
 
-_SKIPPED_AT_ONCE: Final = 200  # Less than a millisecond.
+_SKIPPED_AT_ONCE: Final = 100  # A long filter takes milliseconds for so many.
 
 
 class Screen(Struct, frozen=True):

@@ -7,8 +7,8 @@ part decides, so None does not matter then either: `None && false` is false.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
+from operator import contains, eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from morag.service.filters.comparisons import SizeComparison, TextComparison
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Callable[[Any], bool | None]
 
 _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "_==_": operator.eq,
-    "_!=_": operator.ne,
-    "_<_": operator.lt,
-    "_<=_": operator.le,
-    "_>_": operator.gt,
-    "_>=_": operator.ge,
+    "_==_": eq,
+    "_!=_": ne,
+    "_<_": lt,
+    "_<=_": le,
+    "_>_": gt,
+    "_>=_": ge,
     "startsWith": str.startswith,
     "endsWith": str.endswith,
-    "contains": operator.contains,
+    "contains": contains,
 }
 
 
