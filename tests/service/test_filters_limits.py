@@ -170,6 +170,12 @@ class TestLoops:
         with pytest.raises(BadRequest, match="Filter is too expensive"):
             keep(commit("large", *(Delete(key(f"t{n}")) for n in range(9000))))
 
+    def test_an_item_that_is_too_large_is_refused_even_if_it_cannot_pass(self) -> None:
+        keep = filters.log_filter("commit.message == 'x' && operations.map(o, o.name).size() > 0")
+        assert not keep(commit("usual", Delete(key("t"))))
+        with pytest.raises(BadRequest, match="Filter is too expensive"):
+            keep(commit("large", *(Delete(key(f"t{n}")) for n in range(9000))))
+
 
 class TestGrowth:
     @pytest.mark.parametrize("start", ["commit.message", f"'{'x' * 100}'"])

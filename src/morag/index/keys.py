@@ -70,6 +70,13 @@ class KeyRange:
         uppers = [u for u in (self.upper, other.upper) if u is not None]
         return KeyRange(max(self.lower, other.lower), min(uppers) if uppers else None)
 
+    def around(self, other: KeyRange) -> KeyRange:
+        """The range that has both, and all keys between them."""
+        upper = None
+        if self.upper is not None and other.upper is not None:
+            upper = max(self.upper, other.upper)
+        return KeyRange(min(self.lower, other.lower), upper)
+
 
 ALL: Final = KeyRange()
 CONTENTS: Final = KeyRange(_START, b"M\x01")
@@ -97,6 +104,18 @@ def contents_range(
     return found
 
 
+def paths_from(first: str, last: str) -> KeyRange:
+    """All keys whose path is between two texts of the same length, and the longer paths that
+    start with such a text."""
+    return KeyRange(_path_start(first), _path_start(last) + b"\xff")
+
+
+def paths_between(first: str, last: str) -> KeyRange:
+    """Like `paths_from`, without the longer paths that start with `last`."""
+    # The path is followed by a zero in the key.
+    return KeyRange(_path_start(first) + b"\0", _path_start(last) + b"\x01")
+
+
 def text_range(prefix: str = "", start: str | None = None, end: str | None = None) -> KeyRange:
     """Names that begin with `prefix`, from `start` on, up to `end` inclusive."""
     found = ALL
@@ -108,3 +127,7 @@ def text_range(prefix: str = "", start: str | None = None, end: str | None = Non
     if end is not None:
         found = found.within(KeyRange(b"", text_key(end) + b"\0"))
     return found
+
+
+def _path_start(path: str) -> bytes:
+    return _START + sortable(path.encode())

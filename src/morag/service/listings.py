@@ -13,6 +13,7 @@ from morag.model.results import Entry
 from morag.service.paging import USUAL_BYTES, Filled, Found, Paging
 from morag.service.ref_resolution import RequestedRef, reference_of
 from morag.versions.commit_contents import PREFIX_RULE, Bounds
+from morag.versions.screens import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -95,21 +96,23 @@ class Listings:
         into the same namespace."""
         target = self._refs.resolve_early(ref, "Expected hash")
         keep: Callable[[Entry | Stored], bool] | None = None
+        screen = OPEN
         if selection.filter:
             # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import entry_filter
 
-            keep = entry_filter(selection.filter)
+            filter = entry_filter(selection.filter)
+            keep, screen = filter.after_screen, filter.screen
         selection.check()
         at = self._refs.load(target)
         contents, paging = self._repository.contents, selection.paging
         if with_content:
             # Filters do not see contents, so only those of the listed entries are read.
-            stored = contents.stored(at, selection.bounds)
+            stored = contents.stored(at, selection.bounds, screen)
             self._check_order(*selection.outermost_keys, at)
             found = Found(stored, paging, self._cpu_seconds, wanted=keep)
             return reference_of(at), Filled(found, contents.entries_of)
-        listing = contents.plain_entries(at, selection.bounds)
+        listing = contents.plain_entries(at, selection.bounds, screen)
         self._check_order(*selection.outermost_keys, at)
         tests: list[Callable[[Entry], bool]] = []
         if depth > 0:
@@ -185,16 +188,17 @@ class Listings:
             self._refs.resolve_early(before, '"From" hash'),
             self._refs.resolve_early(after, '"To" hash'),
         )
-        keep = None
+        keep, screen = None, OPEN
         if selection.filter:
             # Imported here: the CEL library is slow to load, and most servers never need it.
             from morag.service.filters import diff_filter
 
             keep = diff_filter(selection.filter)
+            screen = keep.screen
         selection.check()
         one, other = map(self._refs.load, ends)
         contents, paging = self._repository.contents, selection.paging
-        changed = contents.changed(one, other, selection.bounds)
+        changed = contents.changed(one, other, selection.bounds, screen)
         # Unlike for entries, the requested keys are not considered here.
         if not paging.token:
             self._check_order(selection.min_key, selection.max_key, one, other)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.format.content_rows import content_of_row
 from morag.format.index_entries import payload_of, value_of
-from morag.format.key_order import sortable
-from morag.index.keys import CONTENTS, KeyRange, content_path, store_key
+from morag.index.keys import CONTENTS, KeyRange, content_path, paths_from, store_key
 from morag.index.layered import index_of
 from morag.model.content import TYPE_NAMES
 from morag.model.entry_columns import Columns
@@ -31,8 +30,7 @@ def path_range(span: KeySpan) -> KeyRange:
     """The span as a range of store keys."""
     found = CONTENTS
     if span.below:
-        start = CONTENTS.lower + sortable(span.below.encode())
-        found = KeyRange(start, start + b"\xff")
+        found = paths_from(span.below, span.below)
     if span.first is not None:
         found = found.within(KeyRange(store_key(span.first)))
     if span.before is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from morag.versions.columns import columns, path_range
 from morag.versions.content_batches import Stored, with_contents
 from morag.versions.entries import content_id_text, type_payload
 from morag.versions.listing import Listing, key_token, token_key
+from morag.versions.screens import OPEN, screened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from morag.model.entry_columns import Columns, EntryFilter, KeySpan
     from morag.persist.persist import Persist
     from morag.versions.resolve import At, Resolver
+    from morag.versions.screens import Screen
+
+KeyedT = TypeVar("KeyedT", Entry, Stored)
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
 _KEYS_AT_ONCE: Final = 100
@@ -172,31 +176,26 @@ class CommitContents:
         stored = self.stored(at, bounds)
         return Listing(
             lambda: (entry for found in self.entries_of(stored) for entry in found),
-            lambda entry: key_token(store_key(entry.key)),
+            _token,
         )
 
-    def plain_entries(self, at: At, bounds: Bounds) -> Listing[Entry]:
-        """Like `entries` without content."""
-        found = self._found(at, bounds)
+    def plain_entries(self, at: At, bounds: Bounds, screen: Screen = OPEN) -> Listing[Entry]:
+        """Like `entries` without content, and without those that the screen refuses."""
 
-        def entries() -> Iterator[Entry]:
-            for key, op in found():
-                type = TYPE_NAMES[type_payload(self._persist, op)]
-                yield Entry(key, type, content_id_text(self._persist, op))
+        def entry(key: ContentKey, op: bytes) -> Entry:
+            type = TYPE_NAMES[type_payload(self._persist, op)]
+            return Entry(key, type, content_id_text(self._persist, op))
 
-        return Listing(entries, lambda entry: key_token(store_key(entry.key)))
+        return self._listing(at, bounds, screen, entry)
 
-    def stored(self, at: At, bounds: Bounds) -> Listing[Stored]:
-        """Like `entries` with content, before the contents are read."""
-        found = self._found(at, bounds)
+    def stored(self, at: At, bounds: Bounds, screen: Screen = OPEN) -> Listing[Stored]:
+        """Like `entries` with content, before the contents are read, and without those that the
+        screen refuses."""
 
-        def stored() -> Iterator[Stored]:
-            return (
-                Stored(key, (op,), TYPE_NAMES[type_payload(self._persist, op)])
-                for key, op in found()
-            )
+        def stored(key: ContentKey, op: bytes) -> Stored:
+            return Stored(key, (op,), TYPE_NAMES[type_payload(self._persist, op)])
 
-        return Listing(stored, _stored_token)
+        return self._listing(at, bounds, screen, stored)
 
     def entries_of(self, stored: Iterable[Stored]) -> Iterator[list[Entry]]:
         """Entries with their contents, in chunks of about 128 KiB."""
@@ -246,14 +245,17 @@ class CommitContents:
         changed = self.changed(before, after, bounds)
         return Listing(
             lambda: (item for found in self.diffs_of(changed) for item in found),
-            lambda item: key_token(store_key(item.key)),
+            _token,
         )
 
-    def changed(self, before: At, after: At, bounds: Bounds) -> Listing[Stored]:
-        """Like `diff`, before the contents are read. The listing has pauses."""
+    def changed(
+        self, before: At, after: At, bounds: Bounds, screen: Screen = OPEN
+    ) -> Listing[Stored]:
+        """Like `diff`, before the contents are read, and without keys outside the range of the
+        screen. The listing has pauses."""
         one = index_of(self._persist, self._resolver.resolve(before).commit)
         other = index_of(self._persist, self._resolver.resolve(after).commit)
-        keys, range = bounds.keys, bounds.range()
+        keys, range = bounds.keys, bounds.range().within(screen.range)
 
         def changed() -> Iterator[Stored | None]:
             found = (
@@ -261,7 +263,7 @@ class CommitContents:
             )
             return map(_stored_difference, found)
 
-        return Listing(changed, _stored_token, has_pauses=True)
+        return Listing(changed, _token, has_pauses=True)
 
     def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
         """Differences with their contents, in chunks of about 128 KiB."""
@@ -284,19 +286,25 @@ class CommitContents:
             check_key(key)
         return _stored(index, dict.fromkeys(keys))
 
-    def _found(self, at: At, bounds: Bounds) -> Callable[[], Iterator[tuple[ContentKey, bytes]]]:
-        """Start reading the selected keys with their index entries."""
+    def _listing(
+        self, at: At, bounds: Bounds, screen: Screen, make: Callable[[ContentKey, bytes], KeyedT]
+    ) -> Listing[KeyedT]:
+        """What `make` makes of the selected keys and their index entries. The listing has pauses
+        if the screen has a verdict."""
         commit = self._resolver.resolve(at).commit
         index = index_of(self._persist, commit)
         if commit is None:  # Nothing comes after any token, so the token is not parsed.
             bounds = replace(bounds, token=None)
-        keys, range = bounds.keys, bounds.range()
+        keys, range = bounds.keys, bounds.range().within(screen.range)
+        verdict = screen.verdict
 
-        def found() -> Iterator[tuple[ContentKey, bytes]]:
-            stored = _lookup(index, keys, range) if keys else index.items(range)
-            return ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
+        def items() -> Iterator[KeyedT | None]:
+            found = _lookup(index, keys, range) if keys else index.items(range)
+            if verdict is not None:
+                return screened(self._persist, found, verdict, make)
+            return (make(key, op) for raw, op in found if (key := content_key(raw)) is not None)
 
-        return found
+        return Listing(items, _token, has_pauses=verdict is not None)
 
 
 def _entry(stored: Stored, content: Content | None) -> Entry:
@@ -304,8 +312,8 @@ def _entry(stored: Stored, content: Content | None) -> Entry:
     return Entry(stored.key, stored.type, content.id or "", content)
 
 
-def _stored_token(stored: Stored) -> str:
-    return key_token(store_key(stored.key))
+def _token(item: Entry | Diff | Stored) -> str:
+    return key_token(store_key(item.key))
 
 
 def _stored_difference(found: Difference | None) -> Stored | None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from morag.model.entry_columns import path_of_key
+from morag.model.results import Diff
 from morag.service.filters.program import Program
 from morag.service.filters.variables import DIFFS, ENTRIES, LOG, REFERENCES
+from morag.versions.screens import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.model.references import Reference, ReferenceMetadata
-    from morag.model.results import Diff, Entry, LogEntry
+    from morag.model.results import Entry, LogEntry
     from morag.versions.content_batches import Stored
 
 _CACHED: Final = 256
@@ -37,12 +40,28 @@ def log_filter(text: str) -> Callable[[LogEntry], bool]:
 
 
 @lru_cache(_CACHED)
-def entry_filter(text: str) -> Callable[[Entry | Stored], bool]:
+def entry_filter(text: str) -> KeyFilter:
     """A filter with the variable `entry`."""
-    return Program(text, ENTRIES)
+    return KeyFilter(Program(text, ENTRIES))
 
 
 @lru_cache(_CACHED)
-def diff_filter(text: str) -> Callable[[Diff | Stored], bool]:
+def diff_filter(text: str) -> KeyFilter:
     """A filter with the variable `key`."""
-    return Program(text, DIFFS)
+    return KeyFilter(Program(text, DIFFS))
+
+
+class KeyFilter:
+    """A filter of items with keys. Its `screen` refuses most of them before they are built."""
+
+    def __init__(self, program: Program) -> None:
+        self.screen = Screen(program.keys, program.verdict)
+        self._program = program
+
+    def __call__(self, item: Entry | Diff | Stored) -> bool:
+        type = "" if isinstance(item, Diff) else item.type
+        return self._program((path_of_key(item.key), type))
+
+    def after_screen(self, item: Entry | Stored) -> bool:
+        """Whether an item passes that the screen did not refuse."""
+        return self._program.is_settled or self(item)

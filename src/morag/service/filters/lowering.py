@@ -49,13 +49,33 @@ class Lowering:
         # crashes. So the result must be a bool or an error.
         return Call(tree.id, "_?_:_", (lowered, boolean(tree.id, True), boolean(tree.id, False)))
 
+    def path(self, tree: Expression, hidden: frozenset[str] = _NOTHING_HIDDEN) -> tuple[str, ...]:
+        """The names from a variable to a value; empty if the path has anything but selections."""
+        if isinstance(tree, Name):
+            name = tree.name.removeprefix(".")
+            return () if tree.name in hidden or name not in self._variables else (name,)
+        if isinstance(tree, Select) and self._checked.types[tree.operand.id].name in OBJECTS:
+            above = self.path(tree.operand, hidden)
+            return (*above, tree.field) if above else ()
+        return ()
+
+    def getter(self, path: tuple[str, ...]) -> Getter:
+        """From an item to the value at the path, as the library gets it."""
+        variable = self._variables[path[0]]
+        type, get = variable.type, variable.get
+        for name in path[1:]:
+            field = OBJECTS[type.name][name]
+            type, get = field.type, through(get, field.get)
+        convert = converter(type, self._checked.fields)
+        return lambda item: convert(get(item))
+
     def _lower(self, tree: Expression, hidden: frozenset[str]) -> Expression:
         """`hidden` are the variables of the enclosing macros."""
         match tree:
             case Constant():
                 return tree
             case Name():
-                path = self._path(tree, hidden)
+                path = self.path(tree, hidden)
                 return self._value(tree.id, path) if path else tree
             case Select():
                 return self._select(tree, hidden)
@@ -89,7 +109,7 @@ class Lowering:
     def _select(self, tree: Select, hidden: frozenset[str]) -> Expression:
         if self._checked.types[tree.operand.id].name not in OBJECTS:
             return Select(tree.id, self._lower(tree.operand, hidden), tree.field, tree.is_test)
-        path = self._path(tree, hidden)
+        path = self.path(tree, hidden)
         value = (
             self._value(tree.id, path)
             if path
@@ -106,32 +126,13 @@ class Lowering:
         unset = Call(tree.id, "_==_", (value, null(tree.id)))
         return Call(tree.id, "_?_:_", (unset, null(tree.id), moment))
 
-    def _path(self, tree: Expression, hidden: frozenset[str]) -> tuple[str, ...]:
-        """The names from a variable to a value; empty if the path has anything but selections."""
-        if isinstance(tree, Name):
-            name = tree.name.removeprefix(".")
-            return () if tree.name in hidden or name not in self._variables else (name,)
-        if isinstance(tree, Select) and self._checked.types[tree.operand.id].name in OBJECTS:
-            above = self._path(tree.operand, hidden)
-            return (*above, tree.field) if above else ()
-        return ()
-
     def _value(self, id: int, path: tuple[str, ...]) -> Name:
         if path not in self.inputs:
-            self.inputs[path] = (f"@{len(self.inputs)}", self._getter(path))
+            self.inputs[path] = (f"@{len(self.inputs)}", self.getter(path))
         return Name(id, self.inputs[path][0])
 
-    def _getter(self, path: tuple[str, ...]) -> Getter:
-        variable = self._variables[path[0]]
-        type, get = variable.type, variable.get
-        for name in path[1:]:
-            field = OBJECTS[type.name][name]
-            type, get = field.type, _through(get, field.get)
-        convert = converter(type, self._checked.fields)
-        return lambda item: convert(get(item))
 
-
-def _through(outer: Getter, inner: Getter) -> Getter:
+def through(outer: Getter, inner: Getter) -> Getter:
     """A field of an object that may be None."""
 
     def get(item: Any) -> Any:

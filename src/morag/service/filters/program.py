@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from morag.errors import BadRequest
+from morag.index.keys import CONTENTS
 from morag.service.filters.check import check
+from morag.service.filters.comparisons import Comparisons
 from morag.service.filters.cost import Cost, check_text
+from morag.service.filters.key_ranges import key_range
 from morag.service.filters.lowering import Lowering
 from morag.service.filters.syntax import Call, Constant, children, read_tree, text, tree_bytes
+from morag.service.filters.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.service.filters.syntax import Expression, Parsed
     from morag.service.filters.variables import Fields
+    from morag.service.filters.verdicts import Verdict
 
 _ENVIRONMENT: Final = cel.NewEnv()
 _FAILURES: Final = (RuntimeError, ValueError, LookupError, TypeError)
@@ -36,7 +41,11 @@ _PLAIN: Final = (
 
 
 class Program:
-    """Compiled once, then called with the items of listings, perhaps from several threads."""
+    """Compiled once, then called with the items of listings, perhaps from several threads.
+
+    `verdict` judges items without the library, as far as that is possible; `is_settled` if that is
+    always possible, for items whose fields are set. `keys` is the range of keys that can pass.
+    """
 
     def __init__(self, source: str, variables: Fields) -> None:
         check_text(source)
@@ -48,18 +57,31 @@ class Program:
         root = lowering.root(parsed.root)
         self._inputs = tuple(lowering.inputs.values())
         self._run = _ENVIRONMENT.deserialize(tree_bytes(root)).eval
+        self.verdict: Verdict | None = None
+        self.is_settled = False
+        self.keys = CONTENTS
+        if not self._cost.grows:  # Otherwise every item must be checked, even one that cannot pass.
+            comparisons = Comparisons(checked, lowering)
+            verdicts = Verdicts(comparisons, lowering)
+            self.verdict = verdicts.of(parsed.root)
+            self.is_settled = verdicts.complete
+            self.keys = key_range(parsed.root, comparisons)
 
     def __call__(self, item: object) -> bool:
+        verdict = None if self.verdict is None else self.verdict(item)
+        return self._evaluated(item) if verdict is None else verdict
+
+    def _evaluated(self, item: object) -> bool:
         data = {name: get(item) for name, get in self._inputs}
         if self._cost.grows:
             self._cost.check_for(data.values())
-        result = _evaluated(self._run, data)
+        result = _result(self._run, data)
         if isinstance(result, str):
             raise BadRequest(f"Filter fails: {result}")
         return result
 
 
-def _evaluated(run: Callable[..., Any], data: dict[str, object]) -> bool | str:
+def _result(run: Callable[..., Any], data: dict[str, object]) -> bool | str:
     """The result of an evaluation, or its error."""
     try:
         result = run(data=data).value()
@@ -87,7 +109,7 @@ def _check_patterns(tree: Expression) -> None:
     """Refuse an invalid pattern even if no item is ever matched against it."""
     if isinstance(tree, Call) and tree.function == "matches" and isinstance(tree.args[0], Constant):
         test = tree_bytes(Call(0, "matches", tree.args, text(0, "")))
-        result = _evaluated(_ENVIRONMENT.deserialize(test).eval, {})
+        result = _result(_ENVIRONMENT.deserialize(test).eval, {})
         if isinstance(result, str):
             raise BadRequest(f"Filter is wrong: {result}")
     for part in children(tree):

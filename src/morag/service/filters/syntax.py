@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from morag.protobuf import bytes_field, fields, int_field, read_varint, text_field
+from morag.protobuf import bytes_field, fields, int_field, read_varint, signed, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TYPE_URL: Final = "type.googleapis.com/cel.expr.ParsedExpr"
-_NULL, _BOOL, _TEXT = 1, 2, 6
+_NULL, _BOOL, _INTEGER, _TEXT = 1, 2, 3, 6
 """Numbers of the kinds of constants that are read or created here."""
 
 
 class Constant(Struct, frozen=True):
-    """A literal. Only the bytes of a text are decoded."""
+    """A literal. Only texts and integers are decoded."""
 
     id: int
     data: bytes
@@ -36,6 +36,12 @@ class Constant(Struct, frozen=True):
             return None
         _, start = read_varint(self.data, 1)
         return self.data[start:].decode()
+
+    @property
+    def integer(self) -> int | None:
+        if self.kind != _INTEGER:
+            return None
+        return signed(read_varint(self.data, 1)[0])
 
 
 class Name(Struct, frozen=True):
@@ -147,6 +153,16 @@ def children(tree: Expression) -> Iterator[Expression]:
             yield from (tree.range, tree.start, tree.condition, tree.step, tree.result)
         case Constant() | Name():
             pass
+
+
+def chain(tree: Call) -> Iterator[Expression]:
+    """The operands of an operator that joins any number of them, such as `&&`, which the parser
+    nests two by two."""
+    for part in tree.args:
+        if isinstance(part, Call) and part.function == tree.function:
+            yield from chain(part)
+        else:
+            yield part
 
 
 def _expression(data: bytes) -> Expression:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from morag.service.filters.variables import Getter
 
+REPLACEMENT: Final = "\ufffd"
+"""Stands for a character that the library cannot take."""
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -40,7 +42,7 @@ def fit(text: str | None) -> str | None:
     """
     if text is None or (text.isascii() and "\0" not in text):
         return text
-    return _UNFIT.sub("\ufffd", text)
+    return _UNFIT.sub(REPLACEMENT, text)
 
 
 def _object_converter(type: Type, wanted: Mapping[str, set[str]]) -> Getter:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from morag.model.content import type_name
+from morag.model.entry_columns import SEPARATOR, path_of_key
 from morag.model.meta import CommitMeta
 from morag.model.operations import Put
 from morag.model.references import Reference, ReferenceMetadata
@@ -25,29 +26,28 @@ class Field(Struct, frozen=True):
 
 Fields: TypeAlias = dict[str, Field]
 
+DOT_IN_ELEMENT: Final = "\x1d"
+"""Stands for a dot within an element, where dots separate the elements."""
 
-def _joined(elements: tuple[str, ...]) -> str:
-    return ".".join(elements)
 
-
-def _encoded(elements: tuple[str, ...]) -> str:
+def _encoded(path: str) -> str:
     """Joined by dots; a dot within an element becomes the group separator."""
-    return ".".join(element.replace(".", "\x1d") for element in elements)
+    return path.replace(".", DOT_IN_ELEMENT).replace(SEPARATOR, ".")
 
 
 def _first(texts: tuple[str, ...]) -> str | None:
     return texts[0] if texts else None
 
 
-def _of_key(elements: Getter) -> Fields:
-    """The fields of everything that has a key. `elements` finds the elements of the key."""
+def _of_key(path: Getter) -> Fields:
+    """The fields of everything that has a key. `path` finds the path of the key."""
     return {
-        "key": Field(STRING, lambda item: _joined(elements(item))),
-        "encodedKey": Field(STRING, lambda item: _encoded(elements(item))),
-        "keyElements": Field(list_of(STRING), elements),
-        "name": Field(STRING, lambda item: elements(item)[-1]),
-        "namespace": Field(STRING, lambda item: _encoded(elements(item)[:-1])),
-        "namespaceElements": Field(list_of(STRING), lambda item: elements(item)[:-1]),
+        "key": Field(STRING, lambda item: path(item).replace(SEPARATOR, ".")),
+        "encodedKey": Field(STRING, lambda item: _encoded(path(item))),
+        "keyElements": Field(list_of(STRING), lambda item: path(item).split(SEPARATOR)),
+        "name": Field(STRING, lambda item: path(item).rpartition(SEPARATOR)[2]),
+        "namespace": Field(STRING, lambda item: _encoded(path(item).rpartition(SEPARATOR)[0])),
+        "namespaceElements": Field(list_of(STRING), lambda item: path(item).split(SEPARATOR)[:-1]),
     }
 
 
@@ -64,12 +64,12 @@ _NO_METADATA: Final = ReferenceMetadata(head=CommitMeta(message=""), total_commi
 
 OBJECTS: Final[dict[str, Fields]] = {
     _ENTRY.name: {
-        **_of_key(attrgetter("key.elements")),
-        "contentType": Field(STRING, attrgetter("type")),
+        **_of_key(itemgetter(0)),
+        "contentType": Field(STRING, itemgetter(1)),
     },
-    _KEY.name: _of_key(attrgetter("key.elements")),
+    _KEY.name: _of_key(itemgetter(0)),
     _OPERATION.name: {
-        **_of_key(attrgetter("key.elements")),
+        **_of_key(lambda operation: path_of_key(operation.key)),
         "type": Field(STRING, lambda item: "PUT" if isinstance(item, Put) else "DELETE"),
         "content": Field(_CONTENT, lambda item: item.content if isinstance(item, Put) else None),
     },
@@ -112,7 +112,9 @@ OBJECTS: Final[dict[str, Fields]] = {
 """The fields of every type of object. A field that is not set is null."""
 
 ENTRIES: Final[Fields] = {"entry": Field(_ENTRY, lambda item: item)}
+"""Items are pairs of a path, as in `Columns`, and a type: all that an entry is judged by."""
 DIFFS: Final[Fields] = {"key": Field(_KEY, lambda item: item)}
+"""Items are such pairs, too, without a type."""
 LOG: Final[Fields] = {
     "commit": Field(_COMMIT, attrgetter("meta")),
     "operations": Field(list_of(_OPERATION), lambda item: item.operations or ()),
