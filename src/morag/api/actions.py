@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from morag.api.call import PageOf, ok_at, ok_list, ok_log, ok_page
+from morag.api.call import PageOf, ok_at, ok_encoded_page, ok_list, ok_log, ok_page
 from morag.model.results import LogEntry
 from morag.rest.responses import KeyedContent
 from morag.service.paging import Paging
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from morag.model.results import CommitResult, Entry
     from morag.rest.responses import ReferenceView
     from morag.service.listings import KeySelection
+    from morag.versions.encoding import Encoding
 
 ShowReference: TypeAlias = "Callable[[Reference], Response]"
 
@@ -146,15 +147,20 @@ def get_entries(
     ref: RequestedRef,
     selection: KeySelection,
     page: Callable[[Reference], PageOf],
+    encoding: Encoding[Entry],
     show: Callable[[Entry], Struct] | None = None,
     *,
     with_content: bool = False,
     depth: int = 0,
 ) -> Answer:
+    """`encoding` is for whole ranges of entries without content, `show` for all others."""
+    listings = call.service.listings
+
     def work() -> Pieces:
-        reference, found = call.service.listings.entries(
-            ref, selection, with_content=with_content, depth=depth
-        )
+        if selection.is_range and not with_content and depth <= 0:
+            reference, encoded = listings.encoded_entries(ref, selection, encoding)
+            return ok_encoded_page("entries", encoded, page(reference))
+        reference, found = listings.entries(ref, selection, with_content=with_content, depth=depth)
         return ok_page("entries", found, page(reference), show)
 
     return call.in_pieces(work)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from morag.api.http import Request, Response
-from morag.api.json_pieces import encoded, ending_with_list, listed
+from morag.api.json_pieces import encoded, ending_with_list, joined, listed
 from morag.api.later import Answer, InLane, InPieces, InThread, Pieces
 from morag.api.query import Query
 from morag.errors import BadRequest
@@ -165,6 +165,11 @@ def ok_list(
     """An answer whose first field is a list that may be long; see `json_pieces.listed`."""
     headers = _JSON if at is None else (*_JSON, _tag(at))
     return Pieces(listed(field, encoded(batches, show), frame), headers)
+
+
+def ok_encoded_page(field: str, found: Items[bytes], page: PageOf) -> Pieces:
+    """A page of items that are encoded already."""
+    return Pieces(listed(field, joined(found), _frame(found, page)), _JSON)
 
 
 def ok_page(

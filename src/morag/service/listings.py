@@ -10,7 +10,7 @@ from morag.errors import BadRequest
 from morag.model.keys import ContentKey
 from morag.model.meta import texts_length
 from morag.model.results import Entry
-from morag.service.paging import USUAL_BYTES, Filled, Found, Paging
+from morag.service.paging import USUAL_BYTES, EncodedFound, Filled, Found, Paging
 from morag.service.ref_resolution import RequestedRef, reference_of
 from morag.versions.commit_contents import PREFIX_RULE, Bounds
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from morag.service.paging import Items
     from morag.service.ref_resolution import RefResolution
     from morag.versions.content_batches import Stored
+    from morag.versions.encoding import Encoding
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
 
@@ -66,6 +67,11 @@ class KeySelection(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         if self.combines:
             raise BadRequest(PREFIX_RULE)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the selection is all keys of a range, so that no key needs to be looked at."""
+        return not (self.keys or self.filter)
 
     @property
     def known_keys(self) -> tuple[ContentKey, ...]:
@@ -126,6 +132,17 @@ class Listings:
             # If a page ended inside a namespace, the next page would list it again.
             may_end_early=not depth,
         )
+
+    def encoded_entries(
+        self, ref: RequestedRef, selection: KeySelection, encoding: Encoding[Entry]
+    ) -> tuple[Reference, Items[bytes]]:
+        """Like `entries` of a selection without `keys` and filter, encoded."""
+        target = self._refs.resolve_early(ref, "Expected hash")
+        selection.check()
+        at = self._refs.load(target)
+        found = self._repository.contents.encoded_entries(at, selection.bounds, encoding)
+        self._check_order(*selection.outermost_keys, at)
+        return reference_of(at), EncodedFound(found, selection.paging)
 
     def splits(self, ref: RequestedRef, parts: int) -> tuple[Reference, tuple[ContentKey, ...]]:
         """Keys that cut a commit into ranges, for clients that read the ranges in parallel."""

@@ -21,7 +21,8 @@ from morag.model.keys import ContentKey, check_key
 from morag.model.results import Diff, Entry
 from morag.versions.columns import columns, path_range
 from morag.versions.content_batches import Stored, with_contents
-from morag.versions.entries import content_id_text, type_payload
+from morag.versions.encoded_entries import encoded_entries
+from morag.versions.entries import entry_of, type_payload
 from morag.versions.listing import Listing, key_token, token_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from morag.model.content import Content
     from morag.model.entry_columns import Columns, EntryFilter, KeySpan
     from morag.persist.persist import Persist
+    from morag.versions.encoded_entries import EncodedEntries
+    from morag.versions.encoding import Encoding
     from morag.versions.resolve import At, Resolver
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
@@ -180,11 +183,17 @@ class CommitContents:
         found = self._found(at, bounds)
 
         def entries() -> Iterator[Entry]:
-            for key, op in found():
-                type = TYPE_NAMES[type_payload(self._persist, op)]
-                yield Entry(key, type, content_id_text(self._persist, op))
+            return (entry_of(self._persist, key, op) for key, op in found())
 
         return Listing(entries, lambda entry: key_token(store_key(entry.key)))
+
+    def encoded_entries(
+        self, at: At, bounds: Bounds, encoding: Encoding[Entry]
+    ) -> Iterator[EncodedEntries]:
+        """Like `plain_entries` of bounds without `keys`, encoded, in batches."""
+        assert not bounds.keys, "a lookup of keys is not a run of entries"
+        index, range = self._selected(at, bounds)
+        return encoded_entries(self._persist, index.runs(range), encoding)
 
     def stored(self, at: At, bounds: Bounds) -> Listing[Stored]:
         """Like `entries` with content, before the contents are read."""
@@ -286,17 +295,20 @@ class CommitContents:
 
     def _found(self, at: At, bounds: Bounds) -> Callable[[], Iterator[tuple[ContentKey, bytes]]]:
         """Start reading the selected keys with their index entries."""
-        commit = self._resolver.resolve(at).commit
-        index = index_of(self._persist, commit)
-        if commit is None:  # Nothing comes after any token, so the token is not parsed.
-            bounds = replace(bounds, token=None)
-        keys, range = bounds.keys, bounds.range()
+        keys = bounds.keys
+        index, range = self._selected(at, bounds)
 
         def found() -> Iterator[tuple[ContentKey, bytes]]:
             stored = _lookup(index, keys, range) if keys else index.items(range)
             return ((key, op) for raw, op in stored if (key := content_key(raw)) is not None)
 
         return found
+
+    def _selected(self, at: At, bounds: Bounds) -> tuple[CommitIndex, KeyRange]:
+        commit = self._resolver.resolve(at).commit
+        if commit is None:  # Nothing comes after any token, so the token is not parsed.
+            bounds = replace(bounds, token=None)
+        return index_of(self._persist, commit), bounds.range()
 
 
 def _entry(stored: Stored, content: Content | None) -> Entry:
