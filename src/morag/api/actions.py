@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct
 
 from morag.api.call import PageOf, ok_at, ok_encoded_page, ok_list, ok_log, ok_page
+from morag.api.json_pieces import as_encoded, json_encoding
 from morag.model.results import LogEntry
 from morag.rest.responses import KeyedContent
 from morag.service.paging import Paging
@@ -39,6 +40,8 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 # Up to this number of keys are looked up at once, more by a thread, because contents may be large.
 # Most clients request no more than a table with its namespaces.
 _FEW_KEYS: Final = 4
+
+_CONTENT: Final = json_encoding("content")
 
 
 class LogRequest(Struct, frozen=True):
@@ -111,7 +114,7 @@ def get_content(
     show: Callable[[Content, Reference], Response],
 ) -> Answer:
     def work() -> Answer:
-        reference, found = call.service.contents.find(ref, key)
+        reference, found = call.service.contents.find(ref, key, _CONTENT)
         return call.showing(found, lambda content: show(content, reference))
 
     return call.near(work, ref)
@@ -128,16 +131,16 @@ def get_contents(
     """Contents of several keys. If `tagged`, the hash of the reference is the entity tag."""
 
     def at_once() -> Answer:
-        reference, found = call.service.contents.find_all(ref, keys)
+        reference, found = call.service.contents.find_all(ref, keys, _CONTENT)
         if any(content.is_large for _, content in found):
             return call.in_pieces(in_pieces)
-        shown = tuple(KeyedContent(key, content.content()) for key, content in found)
+        shown = tuple([_keyed((key, content.encoded())) for key, content in found])
         return ok_at(show(shown, reference), reference if tagged else None)
 
     def in_pieces() -> Pieces:
-        reference, batches = call.service.contents.get_all(ref, keys)
+        reference, batches = call.service.contents.get_all(ref, keys, _CONTENT)
         at = reference if tagged else None
-        return ok_list("contents", batches, lambda: show((), reference), KeyedContent.of, at)
+        return ok_list("contents", batches, lambda: show((), reference), _keyed, at)
 
     return call.near(at_once, ref) if len(keys) <= _FEW_KEYS else call.in_pieces(in_pieces)
 
@@ -246,3 +249,8 @@ def transplant(
         return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
 
     return call.before_lane(work)
+
+
+def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:
+    key, content = found
+    return KeyedContent(key, as_encoded(content))

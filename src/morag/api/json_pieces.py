@@ -59,7 +59,7 @@ def joined(batches: Iterable[Sequence[bytes]]) -> Iterator[tuple[bytes]]:
     return ((b",".join(batch),) for batch in batches)
 
 
-def encoding(name: str, show: Callable[[Any], object] | None = None) -> Encoding[Any]:
+def json_encoding(name: str, show: Callable[[Any], object] | None = None) -> Encoding[Any]:
     """The JSON of items, or of what `show` makes of them, under a name to keep it by."""
 
     def encode(items: Sequence[Any]) -> list[bytes]:
@@ -68,6 +68,11 @@ def encoding(name: str, show: Callable[[Any], object] | None = None) -> Encoding
         return _ENCODER.encode_lines(shown).splitlines()
 
     return Encoding(name, encode)
+
+
+def as_encoded(json: bytes) -> Any:
+    """Stands for an item in a struct that is to be encoded: there the JSON is copied."""
+    return msgspec.Raw(json)
 
 
 def _joined(opening: bytes, items: Iterable[Iterable[bytes]]) -> Generator[bytes, None, bool]:

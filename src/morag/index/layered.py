@@ -73,6 +73,23 @@ class CommitIndex:
             return None
         return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
 
+    def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The entries of the keys that exist, None for others. Their stripes are read together."""
+        found = [self.incremental.find(key) for key in keys]
+        stripes = [
+            self.directory.holding(key) if op is None else None
+            for key, op in zip(keys, found, strict=True)
+        ]
+        ids = [stripe.segment for stripe in stripes if stripe is not None]
+        indexes = iter(self._persist.fetch_all(Index, ids))
+        for at, stripe in enumerate(stripes):
+            op = found[at]
+            if stripe is not None:
+                found[at] = segment_of(next(indexes)).find(keys[at])
+            elif op is not None and not exists(op):
+                found[at] = None
+        return found
+
     def preload(self, keys: Iterable[bytes]) -> None:
         """Read the stripes of these keys together."""
         needed = [self.directory.holding(k) for k in keys if self.incremental.find(k) is None]
@@ -166,11 +183,11 @@ def split_keys(index: CommitIndex, parts: int) -> list[bytes]:
 def replaced(before: CommitIndex, changes: Iterable[Entry]) -> list[Entry]:
     """The entries of the index that the changes replace by other content."""
     added = [(key, op) for key, op in changes if exists(op)]
-    before.preload([key for key, _ in added])
+    olds = before.get_all([key for key, _ in added])
     return [
         (key, old)
-        for key, op in added
-        if (old := before.get(key)) is not None and content_id_of(old) != content_id_of(op)
+        for (key, op), old in zip(added, olds, strict=True)
+        if old is not None and content_id_of(old) != content_id_of(op)
     ]
 
 

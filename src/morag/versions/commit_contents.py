@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,12 +22,13 @@ from morag.model.keys import ContentKey, check_key
 from morag.model.results import Diff, Entry
 from morag.versions.columns import columns, path_range
 from morag.versions.content_batches import Stored, with_contents
+from morag.versions.encoded_contents import content_encoder
 from morag.versions.encoded_entries import encoded_entries
 from morag.versions.entries import entry_of, type_payload
 from morag.versions.listing import Listing, key_token, token_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.index.diff import Difference
     from morag.index.layered import CommitIndex
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from morag.versions.encoded_entries import EncodedEntries
     from morag.versions.encoding import Encoding
     from morag.versions.resolve import At, Resolver
+
+C = TypeVar("C")
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
 _KEYS_AT_ONCE: Final = 100
@@ -63,17 +67,18 @@ class Bounds(Struct, frozen=True):
         return range.within(KeyRange(token_key(self.token))) if self.token else range
 
 
-class Undecoded(Struct, frozen=True, gc=False):
-    """A content that is not decoded yet, because a large one takes many milliseconds."""
+class Unencoded(Struct, frozen=True, gc=False):
+    """A content that is not encoded yet, because a large one takes many milliseconds."""
 
     value: Value
+    encode: Callable[[Value], bytes]
 
     @property
     def is_large(self) -> bool:
         return len(self.value.data) > _LARGE_BYTES
 
-    def content(self) -> Content:
-        return content_of_value(self.value)
+    def encoded(self) -> bytes:
+        return self.encode(self.value)
 
 
 class CommitContents:
@@ -94,24 +99,29 @@ class CommitContents:
 
     def find(self, at: At, key: ContentKey) -> Content | None:
         """The content of one key, if there is any."""
-        found = self.find_undecoded(at, key)
-        return None if found is None else found.content()
+        value = self._value(at, key)
+        return None if value is None else content_of_value(value)
 
-    def find_undecoded(self, at: At, key: ContentKey) -> Undecoded | None:
-        index = index_of(self._persist, self._resolver.resolve(at).commit)
-        check_key(key)
-        op = index.get(store_key(key))
-        return None if op is None else Undecoded(self._persist.fetch(Value, value_of(op)))
+    def find_unencoded(
+        self, at: At, key: ContentKey, encoding: Encoding[Content]
+    ) -> Unencoded | None:
+        """Like `find`, before the content is encoded."""
+        value = self._value(at, key)
+        encode = content_encoder(self._persist, encoding)
+        return None if value is None else Unencoded(value, encode)
 
-    def undecoded(self, at: At, keys: Sequence[ContentKey]) -> list[tuple[ContentKey, Undecoded]]:
-        """Like `get_all`, before the contents are decoded."""
+    def unencoded(
+        self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> list[tuple[ContentKey, Unencoded]]:
+        """Like `get_all`, before the contents are encoded."""
+        encode = content_encoder(self._persist, encoding)
         found = {
             item.key: value_of(op)
             for item in self._looked_up(at, keys)
             if (op := item.ops[0]) is not None
         }
         values = self._persist.fetch_all(Value, list(found.values()))
-        return list(zip(found, map(Undecoded, values), strict=True))
+        return [(key, Unencoded(value, encode)) for key, value in zip(found, values, strict=True)]
 
     def get_all(self, at: At, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of the keys that exist, in the requested order."""
@@ -121,15 +131,13 @@ class CommitContents:
         self, at: At, keys: Sequence[ContentKey]
     ) -> Iterator[list[tuple[ContentKey, Content]]]:
         """Like `get_all`, in chunks of about 128 KiB, any of which may be empty."""
-        batches = with_contents(self._persist, self._looked_up(at, keys))
-        return (
-            [
-                (item.key, content)
-                for item, content in zip(items, contents, strict=True)
-                if content is not None
-            ]
-            for items, contents in batches
-        )
+        return self._some(at, keys, content_of_value)
+
+    def encoded(
+        self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> Iterator[list[tuple[ContentKey, bytes]]]:
+        """Like `get_some`, encoded."""
+        return self._some(at, keys, content_encoder(self._persist, encoding))
 
     def keys(
         self,
@@ -209,7 +217,7 @@ class CommitContents:
 
     def entries_of(self, stored: Iterable[Stored]) -> Iterator[list[Entry]]:
         """Entries with their contents, in chunks of about 128 KiB."""
-        for items, contents in with_contents(self._persist, stored):
+        for items, contents in with_contents(self._persist, stored, content_of_value):
             yield list(map(_entry, items, contents))
 
     def columns(
@@ -274,9 +282,28 @@ class CommitContents:
 
     def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
         """Differences with their contents, in chunks of about 128 KiB."""
-        for items, contents in with_contents(self._persist, changed):
+        for items, contents in with_contents(self._persist, changed, content_of_value):
             sides = zip(items, contents[::2], contents[1::2], strict=True)
             yield [Diff(item.key, was, now) for item, was, now in sides]
+
+    def _value(self, at: At, key: ContentKey) -> Value | None:
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        check_key(key)
+        op = index.get(store_key(key))
+        return None if op is None else self._persist.fetch(Value, value_of(op))
+
+    def _some(
+        self, at: At, keys: Sequence[ContentKey], content_of: Callable[[Value], C]
+    ) -> Iterator[list[tuple[ContentKey, C]]]:
+        batches = with_contents(self._persist, self._looked_up(at, keys), content_of)
+        return (
+            [
+                (item.key, content)
+                for item, content in zip(items, contents, strict=True)
+                if content is not None
+            ]
+            for items, contents in batches
+        )
 
     def _columns_of_key(
         self, at: At, key: ContentKey, span: KeySpan, selected: EntryFilter, with_content: bool
@@ -329,10 +356,9 @@ def _stored_difference(found: Difference | None) -> Stored | None:
 def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
     """The keys in the requested order, with their index entries."""
     rest = iter(keys)
-    while batch := {key: store_key(key) for key in islice(rest, _KEYS_AT_ONCE)}:
-        index.preload(batch.values())
-        for key, raw in batch.items():
-            yield Stored(key, (index.get(raw),))
+    while batch := list(islice(rest, _KEYS_AT_ONCE)):
+        ops = index.get_all([store_key(key) for key in batch])
+        yield from (Stored(key, (op,)) for key, op in zip(batch, ops, strict=True))
 
 
 def _compared(
@@ -350,11 +376,8 @@ def _lookup(
 ) -> Iterator[tuple[bytes, bytes]]:
     """The entries of the keys that exist within the range, in key order."""
     for batch in _sorted(keys, range):
-        index.preload(batch)
-        for raw in batch:
-            op = index.get(raw)
-            if op is not None:
-                yield raw, op
+        ops = index.get_all(batch)
+        yield from ((raw, op) for raw, op in zip(batch, ops, strict=True) if op is not None)
 
 
 def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> Iterator[list[bytes]]:

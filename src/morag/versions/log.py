@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from morag.format.commit_headers import meta_of
+from morag.format.content_values import content_of_value
 from morag.format.ids import NO_ANCESTOR
 from morag.format.index_entries import exists
 from morag.format.objects import Commit
@@ -119,7 +120,7 @@ class History:
             for raw, op in entries
             if (key := content_key(raw)) is not None
         )
-        for items, contents in with_contents(self._persist, found):
+        for items, contents in with_contents(self._persist, found, content_of_value):
             yield [
                 Delete(item.key) if content is None else Put(item.key, content)
                 for item, content in zip(items, contents, strict=True)

@@ -8,7 +8,7 @@ from morag.api import actions
 from morag.api.actions import LogRequest, LogViews
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH_OPERATIONS, FILTER, Parameter
-from morag.api.json_pieces import encoding
+from morag.api.json_pieces import json_encoding
 from morag.api.v2.parameters import (
     KEY,
     MAX_KEY,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from morag.model.references import Reference
 
 _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
-_ENTRY: Final = encoding("entry of version 2")
+_ENTRY: Final = json_encoding("entry of version 2")
 _LOG_VIEWS: Final = LogViews(responses.Log, LogEntryView.of, PutView.of)
 
 
