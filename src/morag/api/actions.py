@@ -18,6 +18,7 @@ from morag.rest.responses import KeyedContent
 from morag.service.paging import Paging
 from morag.service.ref_resolution import RequestedRef
 from morag.versions.commit import CommitRequest
+from morag.versions.encoding import Encoding
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from morag.model.results import CommitResult, Entry
     from morag.rest.responses import ReferenceView
     from morag.service.listings import KeySelection
-    from morag.versions.encoding import Encoding
 
 ShowReference: TypeAlias = "Callable[[Reference], Response]"
 
@@ -55,11 +55,15 @@ class LogRequest(Struct, frozen=True):
 
 
 class LogViews(Struct, frozen=True):
-    """How a version shows a page of a history, a commit of the page, and one of its operations."""
+    """How a version shows a page of a history, a commit of the page, and one of its operations.
+
+    `encoding` is for commits without operations.
+    """
 
     page: PageOf
     entry: Callable[[LogEntry, tuple[()] | None], Struct]
     operation: Callable[[Any], object]
+    encoding: Encoding[LogEntry]
 
 
 def list_references(
@@ -173,6 +177,11 @@ def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
     listings = call.service.listings
 
     def work() -> Pieces:
+        if not (request.filter or request.fetch_all):
+            encoded = listings.encoded_log(
+                request.newest, request.paging, views.encoding, until=request.oldest
+            )
+            return ok_encoded_page("logEntries", encoded, views.page)
         found = listings.log(
             request.newest,
             request.paging,

@@ -162,14 +162,7 @@ class Listings:
 
         The entries have no operations (see `operations`); `with_operations` is for the filter.
         """
-        start, label = ref, "Youngest hash"
-        if paging.token is not None:
-            start, label = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
-        found = self._refs.resolve_early(start, label)
-        last = None
-        if until is not None:
-            last = self._refs.hash(until, "Oldest hash")  # The commit need not exist.
-        at = self._refs.load(found)
+        at, last = self._ends_of_log(ref, paging, until)
         wanted = None
         if filter:
             # Imported here: the CEL library is slow to load, and most servers never need it.
@@ -189,6 +182,26 @@ class Listings:
             size_of=_log_entry_bytes,
             page_size=MOST_LOG_ENTRIES,
         )
+
+    def encoded_log(
+        self,
+        ref: RequestedRef,
+        paging: Paging,
+        encoding: Encoding[LogEntry],
+        *,
+        until: RequestedRef | None = None,
+    ) -> Items[bytes]:
+        """Like `log` without a filter, encoded."""
+        at, last = self._ends_of_log(ref, paging, until)
+        found = Found(
+            self._repository.history.encoded_log(at, encoding),
+            paging,
+            self._cpu_seconds,
+            is_last=None if last is None else lambda entry: entry.hash == last,
+            size_of=lambda entry: len(entry.encoded),
+            page_size=MOST_LOG_ENTRIES,
+        )
+        return Filled(found, lambda batch: iter([[entry.encoded for entry in batch]]))
 
     def operations(self, entry: LogEntry) -> Iterator[Sequence[Put | Delete]]:
         """The operations of a commit in batches: deletes, then puts, as Nessie does."""
@@ -217,6 +230,19 @@ class Listings:
             self._check_order(selection.min_key, selection.max_key, one, other)
         found = Found(changed, paging, self._cpu_seconds, wanted=keep)
         return reference_of(one), reference_of(other), Filled(found, contents.diffs_of)
+
+    def _ends_of_log(
+        self, ref: RequestedRef, paging: Paging, until: RequestedRef | None
+    ) -> tuple[Resolved, str | None]:
+        """The first commit to list, and the hash of the last one, if the client names one."""
+        start, label = ref, "Youngest hash"
+        if paging.token is not None:
+            start, label = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
+        found = self._refs.resolve_early(start, label)
+        last = None
+        if until is not None:
+            last = self._refs.hash(until, "Oldest hash")  # The commit need not exist.
+        return self._refs.load(found), last
 
     def _check_order(
         self, low: ContentKey | None, high: ContentKey | None, *commits: Resolved

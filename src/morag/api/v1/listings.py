@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from morag.model.results import Entry
 
 _ENTRY: Final = json_encoding("entry of version 1", EntryV1.of)
-_LOG_VIEWS: Final = LogViews(structs.LogV1, LogEntryV1.of, PutV1.of)
+_LOG_VIEWS: Final = LogViews(
+    structs.LogV1,
+    LogEntryV1.of,
+    PutV1.of,
+    json_encoding("log entry of version 1", LogEntryV1.of),
+)
 
 
 @endpoint(

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
 _ENTRY: Final = json_encoding("entry of version 2")
-_LOG_VIEWS: Final = LogViews(responses.Log, LogEntryView.of, PutView.of)
+_LOG_VIEWS: Final = LogViews(
+    responses.Log,
+    LogEntryView.of,
+    PutView.of,
+    json_encoding("log entry of version 2", LogEntryView.of),
+)
 
 
 @endpoint(
