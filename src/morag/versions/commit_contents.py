@@ -13,7 +13,7 @@ from morag.errors import BadRequest, ContentNotFound
 from morag.format.content_values import content_of_value
 from morag.format.index_entries import value_of
 from morag.format.objects import Value
-from morag.index.diff import diff_with_pauses, difference
+from morag.index.diff import diff_with_pauses, differences
 from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of, split_keys
 from morag.model.content import TYPE_NAMES
@@ -273,9 +273,10 @@ class CommitContents:
         keys, range = bounds.keys, bounds.range()
 
         def changed() -> Iterator[Stored | None]:
-            found = (
-                _compared(one, other, keys, range) if keys else diff_with_pauses(one, other, range)
-            )
+            if keys:
+                found = differences(one, other, _sorted(keys, range))
+            else:
+                found = diff_with_pauses(one, other, range)
             return map(_stored_difference, found)
 
         return Listing(changed, _stored_token, has_pauses=True)
@@ -361,26 +362,15 @@ def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
         yield from (Stored(key, (op,)) for key, op in zip(batch, ops, strict=True))
 
 
-def _compared(
-    one: CommitIndex, other: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
-) -> Iterator[Difference | None]:
-    """The difference of each of the keys within the range, in key order; None for equal ones."""
-    for batch in _sorted(keys, range):
-        one.preload(batch)
-        other.preload(batch)
-        yield from (difference(one, other, raw) for raw in batch)
-
-
 def _lookup(
     index: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
 ) -> Iterator[tuple[bytes, bytes]]:
     """The entries of the keys that exist within the range, in key order."""
-    for batch in _sorted(keys, range):
+    rest = iter(_sorted(keys, range))
+    while batch := list(islice(rest, _KEYS_AT_ONCE)):
         ops = index.get_all(batch)
         yield from ((raw, op) for raw, op in zip(batch, ops, strict=True) if op is not None)
 
 
-def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> Iterator[list[bytes]]:
-    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
-    while batch := list(islice(wanted, _KEYS_AT_ONCE)):
-        yield batch
+def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> list[bytes]:
+    return sorted({raw for raw in map(store_key, keys) if raw in range})
