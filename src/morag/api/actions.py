@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from morag.api.call import PageOf, ok_at, ok_encoded_page, ok_list, ok_log, ok_page
 from morag.api.json_pieces import as_encoded, json_encoding
-from morag.model.results import LogEntry
+from morag.model.results import Diff, LogEntry
 from morag.rest.responses import KeyedContent
 from morag.service.paging import Paging
 from morag.service.ref_resolution import RequestedRef
@@ -204,8 +204,8 @@ def get_diff(
     page: Callable[[Reference, Reference], PageOf],
 ) -> Answer:
     def work() -> Pieces:
-        one, other, found = call.service.listings.diff(before, after, selection)
-        return ok_page("diffs", found, page(one, other))
+        one, other, found = call.service.listings.diff(before, after, selection, _CONTENT)
+        return ok_page("diffs", found, page(one, other), _diff)
 
     return call.in_pieces(work)
 
@@ -263,3 +263,8 @@ def transplant(
 def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:
     key, content = found
     return KeyedContent(key, as_encoded(content))
+
+
+def _diff(found: tuple[ContentKey, bytes | None, bytes | None]) -> Diff:
+    key, *contents = found
+    return Diff(key, *[None if json is None else as_encoded(json) for json in contents])

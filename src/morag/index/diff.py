@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.format.index_entries import exists, value_of
+from morag.format.index_entries import NONE, exists, value_of, with_action
 from morag.index.keys import ALL, KeyRange
 from morag.index.segment import Segment
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Stripes of both sides that overlap, and their last key."""
 
 Difference = tuple[bytes, bytes | None, bytes | None]
-"""A key and its entries on both sides; None if it does not exist."""
+"""A key and its entries on both sides, with any action; None if it does not exist."""
 
 _MOST_AHEAD: Final = 16  # Islands whose stripes are read together.
 _LARGEST_ISLAND: Final = 8  # Stripes of both sides that are compared together.
@@ -65,7 +65,9 @@ def diff_with_pauses(
     There is an item every few milliseconds at least, so that a caller with little time can stop
     there.
     """
-    overlay = sorted({k for side in (one, other) for k in _overlay_keys(side, range)})
+    # Sorting two sorted runs takes no more than merging them.
+    both = sorted((*_overlay_keys(one, range), *_overlay_keys(other, range)))
+    overlay = list(dict.fromkeys(both))
     compared = 0
     for island in _loaded_islands(one, other, range):
         first = bisect_left(overlay, island.first, compared)
@@ -77,9 +79,11 @@ def diff_with_pauses(
             updated = (k for k in island.before[0].differing(island.after[0]) if k in inside)
             yield from differences(one, other, sorted({*updated, *overlaid}))
         else:
-            yield from _all_compared(
-                _entries(one, island.before, inside), _entries(other, island.after, inside)
-            )
+            were, are = _entries(one, island.before, inside), _entries(other, island.after, inside)
+            for key in sorted({key for key, _ in were.items() ^ are.items()}):
+                left, right = were.get(key), are.get(key)
+                if left is None or right is None or value_of(left) != value_of(right):
+                    yield key, left, right
         yield None
     yield from differences(one, other, overlay[compared:])
 
@@ -104,24 +108,17 @@ def _overlay_keys(side: CommitIndex, range: KeyRange) -> Sequence[bytes]:
 
 
 def _entries(side: CommitIndex, segments: list[Segment], range: KeyRange) -> dict[bytes, bytes]:
-    """The entries of a side in a range that only these segments cover."""
+    """The entries of a side in a range that only these segments cover.
+
+    All have the action of a stripe, so that those of both sides can be compared.
+    """
     found = dict(entry for segment in segments for entry in segment.slice(range))
     for key, op in side.incremental.slice(range):
         if exists(op):
-            found[key] = op
+            found[key] = with_action(NONE, op)
         else:
             found.pop(key, None)
     return found
-
-
-def _all_compared(were: dict[bytes, bytes], are: dict[bytes, bytes]) -> list[Difference]:
-    changed = [
-        key
-        for key, op in were.items()
-        if (now := are.get(key)) is None or value_of(now) != value_of(op)
-    ]
-    changed += [key for key in are if key not in were]
-    return [(key, were.get(key), are.get(key)) for key in sorted(changed)]
 
 
 def _loaded_islands(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterator[_Island]:

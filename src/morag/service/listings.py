@@ -17,9 +17,10 @@ from morag.versions.commit_contents import PREFIX_RULE, Bounds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from morag.model.content import Content
     from morag.model.operations import Delete, Put
     from morag.model.references import Reference
-    from morag.model.results import Diff, LogEntry
+    from morag.model.results import LogEntry
     from morag.service.paging import Items
     from morag.service.ref_resolution import RefResolution
     from morag.versions.content_batches import Stored
@@ -209,8 +210,13 @@ class Listings:
         return self._repository.history.operations(entry.meta.hash)
 
     def diff(
-        self, before: RequestedRef, after: RequestedRef, selection: KeySelection
-    ) -> tuple[Reference, Reference, Items[Diff]]:
+        self,
+        before: RequestedRef,
+        after: RequestedRef,
+        selection: KeySelection,
+        encoding: Encoding[Content],
+    ) -> tuple[Reference, Reference, Items[tuple[ContentKey, bytes | None, bytes | None]]]:
+        """Keys that differ between two commits, and their contents on both sides, encoded."""
         ends = (
             self._refs.resolve_early(before, '"From" hash'),
             self._refs.resolve_early(after, '"To" hash'),
@@ -229,7 +235,8 @@ class Listings:
         if not paging.token:
             self._check_order(selection.min_key, selection.max_key, one, other)
         found = Found(changed, paging, self._cpu_seconds, wanted=keep)
-        return reference_of(one), reference_of(other), Filled(found, contents.diffs_of)
+        encoded = Filled(found, lambda stored: contents.encoded_diffs_of(stored, encoding))
+        return reference_of(one), reference_of(other), encoded
 
     def _ends_of_log(
         self, ref: RequestedRef, paging: Paging, until: RequestedRef | None

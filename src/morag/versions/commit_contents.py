@@ -283,9 +283,14 @@ class CommitContents:
 
     def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
         """Differences with their contents, in chunks of about 128 KiB."""
-        for items, contents in with_contents(self._persist, changed, content_of_value):
-            sides = zip(items, contents[::2], contents[1::2], strict=True)
-            yield [Diff(item.key, was, now) for item, was, now in sides]
+        for batch in self._sides(changed, content_of_value):
+            yield [Diff(*found) for found in batch]
+
+    def encoded_diffs_of(
+        self, changed: Iterable[Stored], encoding: Encoding[Content]
+    ) -> Iterator[list[tuple[ContentKey, bytes | None, bytes | None]]]:
+        """Like `diffs_of`: keys, and their contents before and after, encoded."""
+        return self._sides(changed, content_encoder(self._persist, encoding))
 
     def _value(self, at: At, key: ContentKey) -> Value | None:
         index = index_of(self._persist, self._resolver.resolve(at).commit)
@@ -305,6 +310,13 @@ class CommitContents:
             ]
             for items, contents in batches
         )
+
+    def _sides(
+        self, changed: Iterable[Stored], content_of: Callable[[Value], C]
+    ) -> Iterator[list[tuple[ContentKey, C | None, C | None]]]:
+        for items, contents in with_contents(self._persist, changed, content_of):
+            keys = [item.key for item in items]
+            yield list(zip(keys, contents[::2], contents[1::2], strict=True))
 
     def _columns_of_key(
         self, at: At, key: ContentKey, span: KeySpan, selected: EntryFilter, with_content: bool
