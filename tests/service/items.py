@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from morag.model.content import IcebergTable, IcebergView, Namespace
+from morag.model.content import Content, IcebergTable, IcebergView, Namespace
 from morag.model.keys import ContentKey
 from morag.model.meta import CommitMeta
 from morag.model.operations import Delete, Put
 from morag.model.references import Reference, ReferenceMetadata
 from morag.model.results import Diff, Entry, LogEntry
+from morag.versions.encoding import Encoding
 
 NAMESPACES = ["ns1", "ns1.sub", "ns2"]
 TABLES = ["ns1.sub.t3", "ns1.t1", "top"]
 VIEWS = ["ns2.v1"]
 EVERYTHING = [*NAMESPACES, *TABLES, *VIEWS]
+AS_TEXT: Encoding[Content] = Encoding("text", lambda items: [repr(it).encode() for it in items])
 
 
 def key(name: str) -> ContentKey:

@@ -21,11 +21,10 @@ from morag.service.ref_resolution import RequestedRef
 from morag.service.service import Service
 from morag.versions.commit_contents import Bounds
 from morag.versions.screens import Screen
+from tests.service.items import AS_TEXT
 
 if TYPE_CHECKING:
-    from morag.model.results import Diff, Entry
     from morag.service.filters.variables import Fields
-    from morag.service.paging import Items
 
 CLIENTS = [
     # Nessie's Java client and its Iceberg REST service, Iceberg's NessieCatalog, Nessie's UI
@@ -153,13 +152,14 @@ def test_only_keys_that_may_pass_are_judged(listing: str) -> None:
         patch("morag.service.filters.entry_filter", recording),
         patch("morag.service.filters.diff_filter", recording),
     ):
-        found: Items[Entry] | Items[Diff]
         if listing == "differences":
             selection = KeySelection(filter="key.namespace == 'b'")
-            found = listings.diff(main, RequestedRef("empty"), selection)[2]
+            differences = listings.diff(main, RequestedRef("empty"), selection, AS_TEXT)[2]
+            keys = [key for batch in differences for key, _, _ in batch]
         else:
             selection = KeySelection(filter="entry.namespace == 'b'")
             with_content = listing == "entries with content"
-            found = listings.entries(main, selection, with_content=with_content)[1]
-        assert [str(item.key) for batch in found for item in batch] == ["b.x"]
+            entries = listings.entries(main, selection, with_content=with_content)[1]
+            keys = [entry.key for batch in entries for entry in batch]
+        assert list(map(str, keys)) == ["b.x"]
     assert judged == ["b\x01x", "b\x01x\x01y"]

@@ -40,6 +40,7 @@ from tests.service.filter_texts import (
     sizes_of,
     times_of,
 )
+from tests.service.items import AS_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,7 +259,8 @@ def test_diffs_come_in_the_same_pages_as_with_the_library_alone(
 ) -> None:
     def list_page(paging: Paging) -> Any:
         selection = replace(bounds, filter=text, paging=paging)
-        return service.listings.diff(RequestedRef("main"), RequestedRef("dev"), selection)[2]
+        main, dev = RequestedRef("main"), RequestedRef("dev")
+        return service.listings.diff(main, dev, selection, AS_TEXT)[2]
 
     fast = outcome(lambda: all_pages(list_page, limit))
     with patch("morag.service.filters.diff_filter", lambda t: alone_by_key(t, DIFFS)):

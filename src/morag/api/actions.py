@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from morag.api.call import PageOf, ok_at, ok_list, ok_log, ok_page
-from morag.model.results import LogEntry
+from morag.api.call import PageOf, ok_at, ok_encoded_page, ok_list, ok_log, ok_page
+from morag.api.json_pieces import as_encoded, json_encoding
+from morag.model.results import Diff, LogEntry
 from morag.rest.responses import KeyedContent
 from morag.service.paging import Paging
 from morag.service.ref_resolution import RequestedRef
 from morag.versions.commit import CommitRequest
+from morag.versions.encoding import Encoding
 
 if TYPE_CHECKING:
     from morag.api.call import Call
@@ -39,6 +41,8 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 # Most clients request no more than a table with its namespaces.
 _FEW_KEYS: Final = 4
 
+_CONTENT: Final = json_encoding("content")
+
 
 class LogRequest(Struct, frozen=True):
     """The part of a history to list. `fetch_all` adds the operations of each commit."""
@@ -51,11 +55,15 @@ class LogRequest(Struct, frozen=True):
 
 
 class LogViews(Struct, frozen=True):
-    """How a version shows a page of a history, a commit of the page, and one of its operations."""
+    """How a version shows a page of a history, a commit of the page, and one of its operations.
+
+    `encoding` is for commits without operations.
+    """
 
     page: PageOf
     entry: Callable[[LogEntry, tuple[()] | None], Struct]
     operation: Callable[[Any], object]
+    encoding: Encoding[LogEntry]
 
 
 def list_references(
@@ -110,7 +118,7 @@ def get_content(
     show: Callable[[Content, Reference], Response],
 ) -> Answer:
     def work() -> Answer:
-        reference, found = call.service.contents.find(ref, key)
+        reference, found = call.service.contents.find(ref, key, _CONTENT)
         return call.showing(found, lambda content: show(content, reference))
 
     return call.near(work, ref)
@@ -127,16 +135,16 @@ def get_contents(
     """Contents of several keys. If `tagged`, the hash of the reference is the entity tag."""
 
     def at_once() -> Answer:
-        reference, found = call.service.contents.find_all(ref, keys)
+        reference, found = call.service.contents.find_all(ref, keys, _CONTENT)
         if any(content.is_large for _, content in found):
             return call.in_pieces(in_pieces)
-        shown = tuple(KeyedContent(key, content.content()) for key, content in found)
+        shown = tuple([_keyed((key, content.encoded())) for key, content in found])
         return ok_at(show(shown, reference), reference if tagged else None)
 
     def in_pieces() -> Pieces:
-        reference, batches = call.service.contents.get_all(ref, keys)
+        reference, batches = call.service.contents.get_all(ref, keys, _CONTENT)
         at = reference if tagged else None
-        return ok_list("contents", batches, lambda: show((), reference), KeyedContent.of, at)
+        return ok_list("contents", batches, lambda: show((), reference), _keyed, at)
 
     return call.near(at_once, ref) if len(keys) <= _FEW_KEYS else call.in_pieces(in_pieces)
 
@@ -146,15 +154,20 @@ def get_entries(
     ref: RequestedRef,
     selection: KeySelection,
     page: Callable[[Reference], PageOf],
+    encoding: Encoding[Entry],
     show: Callable[[Entry], Struct] | None = None,
     *,
     with_content: bool = False,
     depth: int = 0,
 ) -> Answer:
+    """`encoding` is for whole ranges of entries without content, `show` for all others."""
+    listings = call.service.listings
+
     def work() -> Pieces:
-        reference, found = call.service.listings.entries(
-            ref, selection, with_content=with_content, depth=depth
-        )
+        if selection.is_range and not with_content and depth <= 0:
+            reference, encoded = listings.encoded_entries(ref, selection, encoding)
+            return ok_encoded_page("entries", encoded, page(reference))
+        reference, found = listings.entries(ref, selection, with_content=with_content, depth=depth)
         return ok_page("entries", found, page(reference), show)
 
     return call.in_pieces(work)
@@ -164,6 +177,11 @@ def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
     listings = call.service.listings
 
     def work() -> Pieces:
+        if not (request.filter or request.fetch_all):
+            encoded = listings.encoded_log(
+                request.newest, request.paging, views.encoding, until=request.oldest
+            )
+            return ok_encoded_page("logEntries", encoded, views.page)
         found = listings.log(
             request.newest,
             request.paging,
@@ -186,8 +204,8 @@ def get_diff(
     page: Callable[[Reference, Reference], PageOf],
 ) -> Answer:
     def work() -> Pieces:
-        one, other, found = call.service.listings.diff(before, after, selection)
-        return ok_page("diffs", found, page(one, other))
+        one, other, found = call.service.listings.diff(before, after, selection, _CONTENT)
+        return ok_page("diffs", found, page(one, other), _diff)
 
     return call.in_pieces(work)
 
@@ -240,3 +258,13 @@ def transplant(
         return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
 
     return call.before_lane(work)
+
+
+def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:
+    key, content = found
+    return KeyedContent(key, as_encoded(content))
+
+
+def _diff(found: tuple[ContentKey, bytes | None, bytes | None]) -> Diff:
+    key, *contents = found
+    return Diff(key, *[None if json is None else as_encoded(json) for json in contents])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from morag.api.http import Request, Response
-from morag.api.json_pieces import encoded, ending_with_list, listed
+from morag.api.json_pieces import as_encoded, encoded, ending_with_list, joined, listed
 from morag.api.later import Answer, InLane, InPieces, InThread, Pieces
 from morag.api.query import Query
 from morag.errors import BadRequest
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from morag.rest.responses import ReferenceView
     from morag.service.paging import Items
     from morag.service.service import Service
-    from morag.versions.commit_contents import Undecoded
+    from morag.versions.commit_contents import Unencoded
     from morag.versions.tickets import Request as LaneRequest
 
 T = TypeVar("T")
@@ -110,11 +110,11 @@ class Call:
         queues = self._queues
         return InPieces(queues.long_work, self.request.client, work, queues.monotonic)
 
-    def showing(self, found: Undecoded, show: Callable[[Content], Response]) -> Answer:
+    def showing(self, found: Unencoded, show: Callable[[Content], Response]) -> Answer:
         """For a single content: a large one is encoded by a thread."""
 
         def work() -> Response:
-            return show(found.content())
+            return show(as_encoded(found.encoded()))
 
         return self.in_thread(work) if found.is_large else work()
 
@@ -186,6 +186,11 @@ def ok_list(
     """An answer whose first field is a list that may be long; see `json_pieces.listed`."""
     headers = _JSON if at is None else (*_JSON, _tag(at))
     return Pieces(listed(field, encoded(batches, show), frame), headers)
+
+
+def ok_encoded_page(field: str, found: Items[bytes], page: PageOf) -> Pieces:
+    """A page of items that are encoded already."""
+    return Pieces(listed(field, joined(found), _frame(found, page)), _JSON)
 
 
 def ok_page(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from morag.versions.encoding import Encoding
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
@@ -50,6 +52,27 @@ def encoded(
     """The items of each batch as one piece."""
     for batch in batches:
         yield (_ENCODER.encode(batch if show is None else [show(item) for item in batch])[1:-1],)
+
+
+def joined(batches: Iterable[Sequence[bytes]]) -> Iterator[tuple[bytes]]:
+    """Like `encoded`, of items that are encoded already."""
+    return ((b",".join(batch),) for batch in batches)
+
+
+def json_encoding(name: str, show: Callable[[Any], object] | None = None) -> Encoding[Any]:
+    """The JSON of items, or of what `show` makes of them, under a name to keep it by."""
+
+    def encode(items: Sequence[Any]) -> list[bytes]:
+        shown = items if show is None else map(show, items)
+        # There is no other line break: JSON escapes those in texts.
+        return _ENCODER.encode_lines(shown).splitlines()
+
+    return Encoding(name, encode)
+
+
+def as_encoded(json: bytes) -> Any:
+    """Stands for an item in a struct that is to be encoded: there the JSON is copied."""
+    return msgspec.Raw(json)
 
 
 def _joined(opening: bytes, items: Iterable[Iterable[bytes]]) -> Generator[bytes, None, bool]:

@@ -72,17 +72,25 @@ def decode_previous(column: bytes | None, name: str = "") -> tuple[PreviousPoint
 
 V = TypeVar("V")
 
+_MOST_RECENT_BYTES: Final = 1024 * 1024
+"""Of the encoded form; decoded, they take about five times as much."""
+
 
 class _Recent(dict[bytes, V]):
     """Values that were recently encoded or decoded, by their bytes.
 
     A ref has up to twenty previous pointers, and decoding them takes longer than anything else in
-    a read or a swap of a ref.
+    a read or a swap of a ref. Most refs have none, so the limit counts bytes: a listing of
+    thousands of refs finds them here the next time.
     """
 
+    size_bytes = 0
+
     def remember(self, data: bytes, value: V) -> V:
-        if len(self) >= 1024:
+        if self.size_bytes >= _MOST_RECENT_BYTES:
             self.clear()
+            self.size_bytes = 0
+        self.size_bytes += len(data)
         self[data] = value
         return value
 

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from morag.format.index_entries import value_of
+from msgspec import Struct
+
+from morag.format.index_entries import NONE, exists, value_of, with_action
 from morag.index.keys import ALL, KeyRange
+from morag.index.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.format.objects import Stripe
     from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
-    from morag.index.segment import Segment
 
     Island = tuple[list[Stripe], list[Stripe], bytes]
     """Stripes of both sides that overlap, and their last key."""
 
 Difference = tuple[bytes, bytes | None, bytes | None]
-"""A key and its entries on both sides; None if it does not exist."""
+"""A key and its entries on both sides, with any action; None if it does not exist."""
 
 _MOST_AHEAD: Final = 16  # Islands whose stripes are read together.
 _LARGEST_ISLAND: Final = 8  # Stripes of both sides that are compared together.
+_KEYS_AT_ONCE: Final = 32
+_FEW: Final = 4  # One key in four can be looked up in the time in which all are compared.
+
+
+class _Island(Struct, frozen=True):
+    """All keys from `first` to `last`, both inclusive, and the stripes of both sides that hold
+    them. No other stripe does. Stripes may have more keys than that."""
+
+    first: bytes
+    last: bytes
+    before: list[Segment]
+    after: list[Segment]
+
+    @property
+    def is_update(self) -> bool:
+        """Whether one stripe became another with the same keys."""
+        one, other = self.before, self.after
+        return len(one) == len(other) == 1 and one[0].keys == other[0].keys
 
 
 def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterator[Difference]:
@@ -40,30 +60,70 @@ def diff(one: CommitIndex, other: CommitIndex, range: KeyRange = ALL) -> Iterato
 def diff_with_pauses(
     one: CommitIndex, other: CommitIndex, range: KeyRange = ALL
 ) -> Iterator[Difference | None]:
-    """Like `diff`, with None for each key that was compared and is the same on both sides.
+    """Like `diff`, with None after each few keys that were compared.
 
-    There is such a key every few milliseconds at least, so that a caller with little time can stop
+    There is an item every few milliseconds at least, so that a caller with little time can stop
     there.
     """
-    overlay = sorted({k for side in (one, other) for k, _ in side.incremental.slice(range)})
-    previous = None
-    for key in merge(_candidates(one, other, range), overlay):
-        if key == previous:
-            continue
-        previous = key
-        yield difference(one, other, key)
+    # Sorting two sorted runs takes no more than merging them.
+    both = sorted((*_overlay_keys(one, range), *_overlay_keys(other, range)))
+    overlay = list(dict.fromkeys(both))
+    compared = 0
+    for island in _loaded_islands(one, other, range):
+        first = bisect_left(overlay, island.first, compared)
+        yield from differences(one, other, overlay[compared:first])
+        compared = bisect_right(overlay, island.last, first)
+        overlaid = overlay[first:compared]
+        inside = range.within(KeyRange(island.first, island.last + b"\0"))
+        if island.is_update and _FEW * len(overlaid) < len(island.before[0]):
+            updated = (k for k in island.before[0].differing(island.after[0]) if k in inside)
+            yield from differences(one, other, sorted({*updated, *overlaid}))
+        else:
+            were, are = _entries(one, island.before, inside), _entries(other, island.after, inside)
+            for key in sorted({key for key, _ in were.items() ^ are.items()}):
+                left, right = were.get(key), are.get(key)
+                if left is None or right is None or value_of(left) != value_of(right):
+                    yield key, left, right
+        yield None
+    yield from differences(one, other, overlay[compared:])
 
 
-def difference(one: CommitIndex, other: CommitIndex, key: bytes) -> Difference | None:
-    """The entries of one key, unless it has the same value, or none, on both sides."""
-    left, right = one.get(key), other.get(key)
-    if left is None or right is None:
-        return None if left is right else (key, left, right)
-    return None if value_of(left) == value_of(right) else (key, left, right)
+def differences(
+    one: CommitIndex, other: CommitIndex, keys: Iterable[bytes]
+) -> Iterator[Difference | None]:
+    """The entries of each key; None if it has the same value, or none, on both sides."""
+    rest = iter(keys)
+    while batch := list(islice(rest, _KEYS_AT_ONCE)):
+        before, after = one.get_all(batch), other.get_all(batch)
+        for key in batch:
+            left, right = before.get(key), after.get(key)
+            if left is None or right is None:
+                yield None if left is right else (key, left, right)
+            else:
+                yield None if value_of(left) == value_of(right) else (key, left, right)
 
 
-def _candidates(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterator[bytes]:
-    """Keys that the two reference indexes may disagree on, and the last key of each island."""
+def _overlay_keys(side: CommitIndex, range: KeyRange) -> Sequence[bytes]:
+    low, high = side.incremental.bounds(range)
+    return side.incremental.keys[low:high]
+
+
+def _entries(side: CommitIndex, segments: list[Segment], range: KeyRange) -> dict[bytes, bytes]:
+    """The entries of a side in a range that only these segments cover.
+
+    All have the action of a stripe, so that those of both sides can be compared.
+    """
+    found = dict(entry for segment in segments for entry in segment.slice(range))
+    for key, op in side.incremental.slice(range):
+        if exists(op):
+            found[key] = with_action(NONE, op)
+        else:
+            found.pop(key, None)
+    return found
+
+
+def _loaded_islands(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterator[_Island]:
+    """The parts of the two reference indexes that may differ, in key order."""
     if one.directory is other.directory:
         return
     shared = one.directory.segment_ids & other.directory.segment_ids
@@ -74,10 +134,10 @@ def _candidates(one: CommitIndex, other: CommitIndex, range: KeyRange) -> Iterat
         ahead = min(2 * ahead, _MOST_AHEAD)
         loaded = iter(one.segments([s for *sides, _ in group for side in sides for s in side]))
         for ours, theirs, last in group:
+            first = max(done, min(stripe.first for stripe in (*ours, *theirs)))
             before, after = list(islice(loaded, len(ours))), list(islice(loaded, len(theirs)))
-            differing = (key for key in _differing(before, after) if done < key < last)
-            yield from (key for key in (*differing, last) if key in range)
-            done = last
+            yield _Island(first, last, before, after)
+            done = last + b"\0"
 
 
 def _unshared(side: CommitIndex, shared: frozenset[ObjId], range: KeyRange) -> list[Stripe]:
@@ -114,12 +174,3 @@ def _islands(left: list[Stripe], right: list[Stripe]) -> Iterator[Island]:
                     side.append(stripes.popleft())
                     last = max(last, side[-1].last)
         yield ours, theirs, last
-
-
-def _differing(before: list[Segment], after: list[Segment]) -> Iterator[bytes]:
-    if len(before) == len(after) == 1 and before[0].keys == after[0].keys:
-        yield from before[0].differing(after[0])
-        return
-    were = dict(entry for segment in before for entry in segment.items())
-    are = dict(entry for segment in after for entry in segment.items())
-    yield from sorted(key for key, _ in were.items() ^ are.items())

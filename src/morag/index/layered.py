@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from morag.errors import RepositoryCorrupt
 from morag.format.damage import UNREADABLE
 from morag.format.index_entries import content_id_of, exists, is_current
@@ -27,6 +29,22 @@ if TYPE_CHECKING:
 
 _MOST_AHEAD: Final = 16  # Stripes that a scan reads together.
 _SPLIT_ENTRIES: Final = 64  # This many entries outside the stripes count as one stripe.
+
+
+class Run(Struct, frozen=True, gc=False):
+    """Consecutive entries of a stripe, or of the incremental index if `stripe` is None."""
+
+    stripe: Index | None
+    segment: Segment
+    low: int
+    high: int
+
+    def items(self) -> Iterator[Entry]:
+        """The entries that exist."""
+        entries = self.segment.part(self.low, self.high)
+        if self.stripe is not None:
+            return entries
+        return (entry for entry in entries if exists(entry[1]))
 
 
 class CommitIndex:
@@ -56,13 +74,6 @@ class CommitIndex:
             return None
         return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
 
-    def preload(self, keys: Iterable[bytes]) -> None:
-        """Read the stripes of these keys together."""
-        needed = [self.directory.holding(k) for k in keys if self.incremental.find(k) is None]
-        ids = [stripe.segment for stripe in needed if stripe is not None]
-        if len(ids) > 1:
-            self._persist.fetch_all(Index, ids)
-
     def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """The entries of those keys that exist. Their stripes are read together."""
         found: dict[bytes, bytes] = {}
@@ -84,18 +95,31 @@ class CommitIndex:
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
         """Every key that exists, with its entry, in key order."""
+        for run in self.runs(range):
+            yield from run.items()
+
+    def runs(self, range: KeyRange = ALL) -> Iterator[Run]:
+        """Like `items`: the stripes, cut wherever the incremental index overlays them."""
         # The overlay is not copied in advance: it may be large, and a listing may wait long for
         # a slow client.
         overlay = self.incremental
-        overlaid, end = overlay.bounds(range)
-        for last, entries in self._stripes(range):
-            upto = bisect_right(overlay.keys, last, overlaid, end)
-            if upto == overlaid:
-                yield from entries
-            else:
-                yield from _overlaid(entries, overlay.part(overlaid, upto))
-                overlaid = upto
-        yield from (entry for entry in overlay.part(overlaid, end) if exists(entry[1]))
+        done, end = overlay.bounds(range)
+        for last, stripe, segment, low, high in self._stripes(range):
+            upto = bisect_right(overlay.keys, last, done, end)
+            for at, key in enumerate(overlay.keys[done:upto], done):
+                cut = bisect_left(segment.keys, key, low, high)
+                if low < cut:
+                    if done < at:
+                        yield Run(None, overlay, done, at)
+                        done = at
+                    yield Run(stripe, segment, low, cut)
+                low = cut + (cut < high and segment.keys[cut] == key)
+            if low < high:
+                if done < upto:
+                    yield Run(None, overlay, done, upto)
+                    done = upto
+                yield Run(stripe, segment, low, high)
+        yield Run(None, overlay, done, end)
 
     def operations(self) -> Iterator[Entry]:
         """The commit's own operations."""
@@ -109,8 +133,8 @@ class CommitIndex:
     def segments(self, stripes: Sequence[Stripe]) -> list[Segment]:
         return segments_of(self._persist, stripes)
 
-    def _stripes(self, range: KeyRange) -> Iterator[tuple[bytes, Iterable[Entry]]]:
-        """The reference index within the range, stripe by stripe."""
+    def _stripes(self, range: KeyRange) -> Iterator[tuple[bytes, Index, Segment, int, int]]:
+        """The reference index within the range: the last key of each stripe, and its entries."""
         stripes = self.directory.stripes
         low = bisect_left(self.directory.lasts, range.lower)
         upper = range.upper
@@ -121,9 +145,12 @@ class CommitIndex:
         while group := list(islice(wanted, ahead)):
             # Start small: a reader of one page should read little more than it needs.
             ahead = min(2 * ahead, _MOST_AHEAD)
-            for stripe, segment in zip(group, segments_of(self._persist, group), strict=True):
+            found = self._persist.fetch_all(Index, [stripe.segment for stripe in group])
+            for stripe, index in zip(group, found, strict=True):
+                segment = segment_of(index)
                 inside = range.lower <= stripe.first and (upper is None or stripe.last < upper)
-                yield stripe.last, segment.items() if inside else segment.slice(range)
+                low, high = (0, len(segment)) if inside else segment.bounds(range)
+                yield stripe.last, index, segment, low, high
 
 
 def index_of(persist: Persist, commit: Commit | None) -> CommitIndex:
@@ -166,15 +193,3 @@ def _incremental_of(commit: Commit) -> Segment:
         raise RepositoryCorrupt.object(
             commit.id, f"has no readable incremental index ({damage})"
         ) from damage
-
-
-def _overlaid(entries: Iterable[Entry], overlay: Iterable[Entry]) -> list[Entry]:
-    merged = dict(entries)
-    before = len(merged)
-    for key, op in overlay:
-        if not exists(op):
-            before -= merged.pop(key, None) is not None
-        else:
-            merged[key] = op
-    # Updates stay in place; only keys that are new to the stripe change the order.
-    return list(merged.items()) if len(merged) == before else sorted(merged.items())

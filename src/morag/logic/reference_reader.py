@@ -65,9 +65,8 @@ class ReferenceReader:
     ) -> Iterator[Ref]:
         """References in the order of their names, from `start` on, up to `end` inclusive."""
         entries = self.names(self.names_ref()).items(text_range(prefix, start, end))
-        names = (key_text(key) for key, _ in entries)
-        while batch := list(islice(names, _REFS_AT_ONCE)):
-            yield from (ref for ref in self.find_all(batch) if ref is not None)
+        while names := [key_text(key) for key, _ in islice(entries, _REFS_AT_ONCE)]:
+            yield from filter(None, self.find_all(names))
 
     def created(self, name: str) -> RefObj | None:
         """The committed record of this name, or None."""

@@ -1,11 +1,11 @@
-"""The cache of objects, with a limit on its memory."""
+"""The cache of objects and of their forms, with a limit on its memory."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from morag.format.objects import Commit, Index, IndexSegments
 
@@ -24,12 +24,16 @@ class ObjectCache:
 
     Objects are immutable and found by their content, so an entry can be missing but never stale:
     several servers need not synchronize their caches.
+
+    A form is something that was computed from an object, such as its JSON. It has a name, is
+    evicted together with its object, and counts as part of it.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.bytes = 0
         self._objs: OrderedDict[ObjId, tuple[Obj, int]] = OrderedDict()
+        self._forms: dict[str, dict[ObjId, Any]] = {}
         self._lock = Lock()
 
     def get(self, id: ObjId) -> Obj | None:
@@ -49,12 +53,40 @@ class ObjectCache:
         with self._lock:
             old = self._objs.pop(obj.id, None)
             if old is not None:
-                self.bytes -= old[1]
+                self._free(obj.id, old[1])
             self._objs[obj.id] = (obj, weight)
             self.bytes += weight
-            while self.bytes > self.max_bytes:
-                _, (_, freed) = self._objs.popitem(last=False)
-                self.bytes -= freed
+            self._evict()
+
+    def form(self, name: str, id: ObjId) -> Any:
+        """The form of an object, None if it is not cached."""
+        forms = self._forms.get(name)
+        return None if forms is None else forms.get(id)
+
+    def put_form(self, name: str, id: ObjId, form: Any, form_bytes: int) -> None:
+        """Keep a form as long as its object, if that is cached."""
+        with self._lock:
+            entry = self._objs.get(id)
+            forms = self._forms.setdefault(name, {})
+            if entry is None or id in forms:
+                return
+            obj, weight = entry
+            if weight + form_bytes > self.max_bytes:
+                return
+            forms[id] = form
+            self._objs[id] = (obj, weight + form_bytes)
+            self.bytes += form_bytes
+            self._evict()
+
+    def _evict(self) -> None:
+        while self.bytes > self.max_bytes:
+            id, (_, weight) = self._objs.popitem(last=False)
+            self._free(id, weight)
+
+    def _free(self, id: ObjId, weight: int) -> None:
+        self.bytes -= weight
+        for forms in self._forms.values():
+            forms.pop(id, None)
 
     def demote(self, ids: Iterable[ObjId]) -> None:
         """Mark objects that will rarely be needed again: they are evicted first."""

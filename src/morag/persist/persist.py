@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -28,7 +29,7 @@ from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from morag.backend.base import Applied, Backend, LogRow
     from morag.config import Settings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from morag.format.records import ObjId, Ref, Row
 
 T = TypeVar("T", bound="Obj")
+F = TypeVar("F")
 
 _RECENT_COMMITS: Final = 500
 _FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
@@ -50,6 +52,14 @@ class ObjectMissing(RepositoryCorrupt):
         objects = f"Object{'s' if len(ids) > 1 else ''} {listed}"
         super().__init__(str(RepositoryCorrupt.found(objects, "not found")))
         self.ids = tuple(ids)
+
+
+class Form(msgspec.Struct, Generic[T, F], frozen=True):
+    """Something that follows from an object alone, such as its JSON. The name tells forms apart."""
+
+    name: str
+    make: Callable[[T], F]
+    bytes_of: Callable[[F], int]
 
 
 class Persist:
@@ -120,6 +130,14 @@ class Persist:
     def fetch_any(self, id: ObjId) -> Obj:
         """An object of one of several kinds, depending on its writer."""
         return self._cache.get(id) or self._load([id])[id]
+
+    def form(self, obj: T, form: Form[T, F]) -> F:
+        """A form of the object, which is made only once while the object is cached."""
+        found: F | None = self._cache.form(form.name, obj.id)
+        if found is None:
+            found = form.make(obj)
+            self._cache.put_form(form.name, obj.id, found, form.bytes_of(found))
+        return found
 
     def _load(self, ids: Sequence[ObjId]) -> dict[ObjId, Obj]:
         found: dict[ObjId, Obj] = {}

@@ -133,10 +133,6 @@ class KeyedContent(Struct, frozen=True):
     key: ContentKey
     content: Content
 
-    @classmethod
-    def of(cls, found: tuple[ContentKey, Content]) -> KeyedContent:
-        return cls(*found)
-
 
 class Contents(Struct, frozen=True, rename="camel"):
     contents: tuple[KeyedContent, ...]

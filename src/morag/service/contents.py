@@ -1,4 +1,4 @@
-"""The contents of single keys, as of a commit."""
+"""The contents of single keys, as of a commit, encoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from morag.model.keys import ContentKey
     from morag.model.references import Reference
     from morag.service.ref_resolution import RefResolution, RequestedRef
-    from morag.versions.commit_contents import Undecoded
+    from morag.versions.commit_contents import Unencoded
+    from morag.versions.encoding import Encoding
     from morag.versions.repository import Repository
 
 
@@ -23,9 +24,11 @@ class Contents:
         self._repository = repository
         self._refs = refs
 
-    def find(self, ref: RequestedRef, key: ContentKey) -> tuple[Reference, Undecoded]:
+    def find(
+        self, ref: RequestedRef, key: ContentKey, encoding: Encoding[Content]
+    ) -> tuple[Reference, Unencoded]:
         at = self._refs.resolve(ref, "Expected hash")
-        found = self._repository.contents.find_undecoded(at, key)
+        found = self._repository.contents.find_unencoded(at, key, encoding)
         if found is None:
             shown = "null" if ref.name is None else ref.name
             raise ContentNotFound(
@@ -34,15 +37,15 @@ class Contents:
         return reference_of(at), found
 
     def find_all(
-        self, ref: RequestedRef, keys: Sequence[ContentKey]
-    ) -> tuple[Reference, list[tuple[ContentKey, Undecoded]]]:
+        self, ref: RequestedRef, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> tuple[Reference, list[tuple[ContentKey, Unencoded]]]:
         """The contents of the keys that exist, at once. For few keys."""
         at = self._refs.resolve(ref, "Expected hash")
-        return reference_of(at), self._repository.contents.undecoded(at, keys)
+        return reference_of(at), self._repository.contents.unencoded(at, keys, encoding)
 
     def get_all(
-        self, ref: RequestedRef, keys: Sequence[ContentKey]
-    ) -> tuple[Reference, Iterator[Sequence[tuple[ContentKey, Content]]]]:
+        self, ref: RequestedRef, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> tuple[Reference, Iterator[Sequence[tuple[ContentKey, bytes]]]]:
         """The contents of the keys that exist, in batches. Batches may be empty."""
         at = self._refs.resolve(ref, "Expected hash")
-        return reference_of(at), self._repository.contents.get_some(at, keys)
+        return reference_of(at), self._repository.contents.encoded(at, keys, encoding)

@@ -10,7 +10,7 @@ from morag.errors import BadRequest
 from morag.model.keys import ContentKey
 from morag.model.meta import texts_length
 from morag.model.results import Entry
-from morag.service.paging import USUAL_BYTES, Filled, Found, Paging
+from morag.service.paging import USUAL_BYTES, EncodedFound, Filled, Found, Paging
 from morag.service.ref_resolution import RequestedRef, reference_of
 from morag.versions.commit_contents import PREFIX_RULE, Bounds
 from morag.versions.screens import OPEN
@@ -18,12 +18,14 @@ from morag.versions.screens import OPEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from morag.model.content import Content
     from morag.model.operations import Delete, Put
     from morag.model.references import Reference
-    from morag.model.results import Diff, LogEntry
+    from morag.model.results import LogEntry
     from morag.service.paging import Items
     from morag.service.ref_resolution import RefResolution
     from morag.versions.content_batches import Stored
+    from morag.versions.encoding import Encoding
     from morag.versions.repository import Repository
     from morag.versions.resolve import Resolved
 
@@ -67,6 +69,11 @@ class KeySelection(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         if self.combines:
             raise BadRequest(PREFIX_RULE)
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the selection is all keys of a range, so that no key needs to be looked at."""
+        return not (self.keys or self.filter)
 
     @property
     def known_keys(self) -> tuple[ContentKey, ...]:
@@ -130,6 +137,17 @@ class Listings:
             may_end_early=not depth,
         )
 
+    def encoded_entries(
+        self, ref: RequestedRef, selection: KeySelection, encoding: Encoding[Entry]
+    ) -> tuple[Reference, Items[bytes]]:
+        """Like `entries` of a selection without `keys` and filter, encoded."""
+        target = self._refs.resolve_early(ref, "Expected hash")
+        selection.check()
+        at = self._refs.load(target)
+        found = self._repository.contents.encoded_entries(at, selection.bounds, encoding)
+        self._check_order(*selection.outermost_keys, at)
+        return reference_of(at), EncodedFound(found, selection.paging)
+
     def splits(self, ref: RequestedRef, parts: int) -> tuple[Reference, tuple[ContentKey, ...]]:
         """Keys that cut a commit into ranges, for clients that read the ranges in parallel."""
         at = self._refs.resolve(ref, "Expected hash")
@@ -148,14 +166,7 @@ class Listings:
 
         The entries have no operations (see `operations`); `with_operations` is for the filter.
         """
-        start, label = ref, "Youngest hash"
-        if paging.token is not None:
-            start, label = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
-        found = self._refs.resolve_early(start, label)
-        last = None
-        if until is not None:
-            last = self._refs.hash(until, "Oldest hash")  # The commit need not exist.
-        at = self._refs.load(found)
+        at, last = self._ends_of_log(ref, paging, until)
         wanted = None
         if filter:
             # Imported here: the CEL library is slow to load, and most servers never need it.
@@ -176,14 +187,39 @@ class Listings:
             page_size=MOST_LOG_ENTRIES,
         )
 
+    def encoded_log(
+        self,
+        ref: RequestedRef,
+        paging: Paging,
+        encoding: Encoding[LogEntry],
+        *,
+        until: RequestedRef | None = None,
+    ) -> Items[bytes]:
+        """Like `log` without a filter, encoded."""
+        at, last = self._ends_of_log(ref, paging, until)
+        found = Found(
+            self._repository.history.encoded_log(at, encoding),
+            paging,
+            self._cpu_seconds,
+            is_last=None if last is None else lambda entry: entry.hash == last,
+            size_of=lambda entry: len(entry.encoded),
+            page_size=MOST_LOG_ENTRIES,
+        )
+        return Filled(found, lambda batch: iter([[entry.encoded for entry in batch]]))
+
     def operations(self, entry: LogEntry) -> Iterator[Sequence[Put | Delete]]:
         """The operations of a commit in batches: deletes, then puts, as Nessie does."""
         assert entry.meta.hash is not None, "a commit that was listed has a hash"
         return self._repository.history.operations(entry.meta.hash)
 
     def diff(
-        self, before: RequestedRef, after: RequestedRef, selection: KeySelection
-    ) -> tuple[Reference, Reference, Items[Diff]]:
+        self,
+        before: RequestedRef,
+        after: RequestedRef,
+        selection: KeySelection,
+        encoding: Encoding[Content],
+    ) -> tuple[Reference, Reference, Items[tuple[ContentKey, bytes | None, bytes | None]]]:
+        """Keys that differ between two commits, and their contents on both sides, encoded."""
         ends = (
             self._refs.resolve_early(before, '"From" hash'),
             self._refs.resolve_early(after, '"To" hash'),
@@ -203,7 +239,21 @@ class Listings:
         if not paging.token:
             self._check_order(selection.min_key, selection.max_key, one, other)
         found = Found(changed, paging, self._cpu_seconds, wanted=keep)
-        return reference_of(one), reference_of(other), Filled(found, contents.diffs_of)
+        encoded = Filled(found, lambda stored: contents.encoded_diffs_of(stored, encoding))
+        return reference_of(one), reference_of(other), encoded
+
+    def _ends_of_log(
+        self, ref: RequestedRef, paging: Paging, until: RequestedRef | None
+    ) -> tuple[Resolved, str | None]:
+        """The first commit to list, and the hash of the last one, if the client names one."""
+        start, label = ref, "Youngest hash"
+        if paging.token is not None:
+            start, label = RequestedRef.of(ref.name, paging.token), "Token pagination hash"
+        found = self._refs.resolve_early(start, label)
+        last = None
+        if until is not None:
+            last = self._refs.hash(until, "Oldest hash")  # The commit need not exist.
+        return self._refs.load(found), last
 
     def _check_order(
         self, low: ContentKey | None, high: ContentKey | None, *commits: Resolved

@@ -20,6 +20,7 @@ from morag.versions.content_batches import CONTENT_BATCH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from morag.versions.encoded_entries import EncodedEntries
     from morag.versions.listing import Listing
 
 T = TypeVar("T")
@@ -225,6 +226,26 @@ class Found(Generic[T]):
             f" {WHOLE_CPU_SECONDS:.0f} seconds of CPU time; narrow the listing, {pages}or use a"
             " simpler filter"
         )
+
+
+class EncodedFound:
+    """The encoded items of a listing that belong to the response. Nothing is filtered."""
+
+    def __init__(self, batches: Iterator[EncodedEntries], paging: Paging) -> None:
+        self.token: str | None = None
+        self._batches = batches
+        self._limit = min(paging.limit or MOST_ITEMS, MOST_ITEMS) if paging.is_page else inf
+
+    def __iter__(self) -> Iterator[Sequence[bytes]]:
+        room = self._limit
+        for batch in self._batches:
+            if len(batch) > room:
+                end = int(room)
+                self.token = batch.token(end)
+                yield batch.encoded[:end]
+                return
+            room -= len(batch)
+            yield batch.encoded
 
 
 class Filled(Generic[T, U]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -12,7 +13,7 @@ from morag.errors import BadRequest, ContentNotFound
 from morag.format.content_values import content_of_value
 from morag.format.index_entries import value_of
 from morag.format.objects import Value
-from morag.index.diff import diff_with_pauses, difference
+from morag.index.diff import diff_with_pauses, differences
 from morag.index.keys import KeyRange, content_key, contents_range, store_key
 from morag.index.layered import index_of, split_keys
 from morag.model.content import TYPE_NAMES
@@ -21,22 +22,28 @@ from morag.model.keys import ContentKey, check_key
 from morag.model.results import Diff, Entry
 from morag.versions.columns import columns, path_range
 from morag.versions.content_batches import Stored, with_contents
-from morag.versions.entries import content_id_text, type_payload
+from morag.versions.encoded_contents import content_encoder
+from morag.versions.encoded_entries import encoded_entries
+from morag.versions.entries import entry_of, type_payload
 from morag.versions.listing import Listing, key_token, token_key
 from morag.versions.screens import OPEN, screened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.index.diff import Difference
     from morag.index.layered import CommitIndex
     from morag.model.content import Content
     from morag.model.entry_columns import Columns, EntryFilter, KeySpan
     from morag.persist.persist import Persist
+    from morag.versions.encoded_entries import EncodedEntries
+    from morag.versions.encoding import Encoding
     from morag.versions.resolve import At, Resolver
     from morag.versions.screens import Screen
 
 KeyedT = TypeVar("KeyedT", Entry, Stored)
+
+C = TypeVar("C")
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
 _KEYS_AT_ONCE: Final = 100
@@ -64,17 +71,18 @@ class Bounds(Struct, frozen=True):
         return range.within(KeyRange(token_key(self.token))) if self.token else range
 
 
-class Undecoded(Struct, frozen=True, gc=False):
-    """A content that is not decoded yet, because a large one takes many milliseconds."""
+class Unencoded(Struct, frozen=True, gc=False):
+    """A content that is not encoded yet, because a large one takes many milliseconds."""
 
     value: Value
+    encode: Callable[[Value], bytes]
 
     @property
     def is_large(self) -> bool:
         return len(self.value.data) > _LARGE_BYTES
 
-    def content(self) -> Content:
-        return content_of_value(self.value)
+    def encoded(self) -> bytes:
+        return self.encode(self.value)
 
 
 class CommitContents:
@@ -95,24 +103,29 @@ class CommitContents:
 
     def find(self, at: At, key: ContentKey) -> Content | None:
         """The content of one key, if there is any."""
-        found = self.find_undecoded(at, key)
-        return None if found is None else found.content()
+        value = self._value(at, key)
+        return None if value is None else content_of_value(value)
 
-    def find_undecoded(self, at: At, key: ContentKey) -> Undecoded | None:
-        index = index_of(self._persist, self._resolver.resolve(at).commit)
-        check_key(key)
-        op = index.get(store_key(key))
-        return None if op is None else Undecoded(self._persist.fetch(Value, value_of(op)))
+    def find_unencoded(
+        self, at: At, key: ContentKey, encoding: Encoding[Content]
+    ) -> Unencoded | None:
+        """Like `find`, before the content is encoded."""
+        value = self._value(at, key)
+        encode = content_encoder(self._persist, encoding)
+        return None if value is None else Unencoded(value, encode)
 
-    def undecoded(self, at: At, keys: Sequence[ContentKey]) -> list[tuple[ContentKey, Undecoded]]:
-        """Like `get_all`, before the contents are decoded."""
+    def unencoded(
+        self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> list[tuple[ContentKey, Unencoded]]:
+        """Like `get_all`, before the contents are encoded."""
+        encode = content_encoder(self._persist, encoding)
         found = {
             item.key: value_of(op)
             for item in self._looked_up(at, keys)
             if (op := item.ops[0]) is not None
         }
         values = self._persist.fetch_all(Value, list(found.values()))
-        return list(zip(found, map(Undecoded, values), strict=True))
+        return [(key, Unencoded(value, encode)) for key, value in zip(found, values, strict=True)]
 
     def get_all(self, at: At, keys: Sequence[ContentKey]) -> dict[ContentKey, Content]:
         """The contents of the keys that exist, in the requested order."""
@@ -122,15 +135,13 @@ class CommitContents:
         self, at: At, keys: Sequence[ContentKey]
     ) -> Iterator[list[tuple[ContentKey, Content]]]:
         """Like `get_all`, in chunks of about 128 KiB, any of which may be empty."""
-        batches = with_contents(self._persist, self._looked_up(at, keys))
-        return (
-            [
-                (item.key, content)
-                for item, content in zip(items, contents, strict=True)
-                if content is not None
-            ]
-            for items, contents in batches
-        )
+        return self._some(at, keys, content_of_value)
+
+    def encoded(
+        self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
+    ) -> Iterator[list[tuple[ContentKey, bytes]]]:
+        """Like `get_some`, encoded."""
+        return self._some(at, keys, content_encoder(self._persist, encoding))
 
     def keys(
         self,
@@ -183,10 +194,17 @@ class CommitContents:
         """Like `entries` without content, and without those that the screen refuses."""
 
         def entry(key: ContentKey, op: bytes) -> Entry:
-            type = TYPE_NAMES[type_payload(self._persist, op)]
-            return Entry(key, type, content_id_text(self._persist, op))
+            return entry_of(self._persist, key, op)
 
         return self._listing(at, bounds, screen, entry)
+
+    def encoded_entries(
+        self, at: At, bounds: Bounds, encoding: Encoding[Entry]
+    ) -> Iterator[EncodedEntries]:
+        """Like `plain_entries` of bounds without `keys`, encoded, in batches."""
+        assert not bounds.keys, "a lookup of keys is not a run of entries"
+        index, range = self._selected(at, bounds)
+        return encoded_entries(self._persist, index.runs(range), encoding)
 
     def stored(self, at: At, bounds: Bounds, screen: Screen = OPEN) -> Listing[Stored]:
         """Like `entries` with content, before the contents are read, and without those that the
@@ -199,7 +217,7 @@ class CommitContents:
 
     def entries_of(self, stored: Iterable[Stored]) -> Iterator[list[Entry]]:
         """Entries with their contents, in chunks of about 128 KiB."""
-        for items, contents in with_contents(self._persist, stored):
+        for items, contents in with_contents(self._persist, stored, content_of_value):
             yield list(map(_entry, items, contents))
 
     def columns(
@@ -258,18 +276,50 @@ class CommitContents:
         keys, range = bounds.keys, bounds.range().within(screen.range)
 
         def changed() -> Iterator[Stored | None]:
-            found = (
-                _compared(one, other, keys, range) if keys else diff_with_pauses(one, other, range)
-            )
+            if keys:
+                found = differences(one, other, _sorted(keys, range))
+            else:
+                found = diff_with_pauses(one, other, range)
             return map(_stored_difference, found)
 
         return Listing(changed, _token, has_pauses=True)
 
     def diffs_of(self, changed: Iterable[Stored]) -> Iterator[list[Diff]]:
         """Differences with their contents, in chunks of about 128 KiB."""
-        for items, contents in with_contents(self._persist, changed):
-            sides = zip(items, contents[::2], contents[1::2], strict=True)
-            yield [Diff(item.key, was, now) for item, was, now in sides]
+        for batch in self._sides(changed, content_of_value):
+            yield [Diff(*found) for found in batch]
+
+    def encoded_diffs_of(
+        self, changed: Iterable[Stored], encoding: Encoding[Content]
+    ) -> Iterator[list[tuple[ContentKey, bytes | None, bytes | None]]]:
+        """Like `diffs_of`: keys, and their contents before and after, encoded."""
+        return self._sides(changed, content_encoder(self._persist, encoding))
+
+    def _value(self, at: At, key: ContentKey) -> Value | None:
+        index = index_of(self._persist, self._resolver.resolve(at).commit)
+        check_key(key)
+        op = index.get(store_key(key))
+        return None if op is None else self._persist.fetch(Value, value_of(op))
+
+    def _some(
+        self, at: At, keys: Sequence[ContentKey], content_of: Callable[[Value], C]
+    ) -> Iterator[list[tuple[ContentKey, C]]]:
+        batches = with_contents(self._persist, self._looked_up(at, keys), content_of)
+        return (
+            [
+                (item.key, content)
+                for item, content in zip(items, contents, strict=True)
+                if content is not None
+            ]
+            for items, contents in batches
+        )
+
+    def _sides(
+        self, changed: Iterable[Stored], content_of: Callable[[Value], C]
+    ) -> Iterator[list[tuple[ContentKey, C | None, C | None]]]:
+        for items, contents in with_contents(self._persist, changed, content_of):
+            keys = [item.key for item in items]
+            yield list(zip(keys, contents[::2], contents[1::2], strict=True))
 
     def _columns_of_key(
         self, at: At, key: ContentKey, span: KeySpan, selected: EntryFilter, with_content: bool
@@ -291,11 +341,8 @@ class CommitContents:
     ) -> Listing[KeyedT]:
         """What `make` makes of the selected keys and their index entries. The listing has pauses
         if the screen has a verdict."""
-        commit = self._resolver.resolve(at).commit
-        index = index_of(self._persist, commit)
-        if commit is None:  # Nothing comes after any token, so the token is not parsed.
-            bounds = replace(bounds, token=None)
-        keys, range = bounds.keys, bounds.range().within(screen.range)
+        index, selected = self._selected(at, bounds)
+        keys, range = bounds.keys, selected.within(screen.range)
         verdict = screen.verdict
 
         def items() -> Iterator[KeyedT | None]:
@@ -305,6 +352,12 @@ class CommitContents:
             return (make(key, op) for raw, op in found if (key := content_key(raw)) is not None)
 
         return Listing(items, _token, has_pauses=verdict is not None)
+
+    def _selected(self, at: At, bounds: Bounds) -> tuple[CommitIndex, KeyRange]:
+        commit = self._resolver.resolve(at).commit
+        if commit is None:  # Nothing comes after any token, so the token is not parsed.
+            bounds = replace(bounds, token=None)
+        return index_of(self._persist, commit), bounds.range()
 
 
 def _entry(stored: Stored, content: Content | None) -> Entry:
@@ -325,35 +378,21 @@ def _stored_difference(found: Difference | None) -> Stored | None:
 def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
     """The keys in the requested order, with their index entries."""
     rest = iter(keys)
-    while batch := {key: store_key(key) for key in islice(rest, _KEYS_AT_ONCE)}:
-        index.preload(batch.values())
-        for key, raw in batch.items():
-            yield Stored(key, (index.get(raw),))
-
-
-def _compared(
-    one: CommitIndex, other: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
-) -> Iterator[Difference | None]:
-    """The difference of each of the keys within the range, in key order; None for equal ones."""
-    for batch in _sorted(keys, range):
-        one.preload(batch)
-        other.preload(batch)
-        yield from (difference(one, other, raw) for raw in batch)
+    while batch := list(islice(rest, _KEYS_AT_ONCE)):
+        raw_keys = [store_key(key) for key in batch]
+        ops = index.get_all(raw_keys)
+        yield from (Stored(key, (ops.get(raw),)) for key, raw in zip(batch, raw_keys, strict=True))
 
 
 def _lookup(
     index: CommitIndex, keys: Iterable[ContentKey], range: KeyRange
 ) -> Iterator[tuple[bytes, bytes]]:
     """The entries of the keys that exist within the range, in key order."""
-    for batch in _sorted(keys, range):
-        index.preload(batch)
-        for raw in batch:
-            op = index.get(raw)
-            if op is not None:
-                yield raw, op
+    rest = iter(_sorted(keys, range))
+    while batch := list(islice(rest, _KEYS_AT_ONCE)):
+        ops = index.get_all(batch)
+        yield from ((raw, ops[raw]) for raw in batch if raw in ops)
 
 
-def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> Iterator[list[bytes]]:
-    wanted = iter(sorted({raw for raw in map(store_key, keys) if raw in range}))
-    while batch := list(islice(wanted, _KEYS_AT_ONCE)):
-        yield batch
+def _sorted(keys: Iterable[ContentKey], range: KeyRange) -> list[bytes]:
+    return sorted({raw for raw in map(store_key, keys) if raw in range})

@@ -7,23 +7,23 @@ discarded and read again later, and the next batch reads fewer.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from morag.format.content_values import content_of_value
 from morag.format.index_entries import value_of
 from morag.format.objects import Value
 from morag.model.keys import ContentKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from morag.model.content import Content
     from morag.persist.persist import Persist
 
-    ContentBatch = tuple[Sequence["Stored"], list[Content | None]]
-    """Some items, and the contents of all their index entries in one list."""
+C = TypeVar("C")
+
+ContentBatch: TypeAlias = "tuple[Sequence[Stored], list[C | None]]"
+"""Some items, and the contents of all their index entries in one list."""
 
 CONTENT_BATCH_BYTES: Final = 128 * 1024
 """A batch ends when it has this size. Only a batch of a single item can be much larger."""
@@ -42,20 +42,22 @@ class Stored(Struct, frozen=True, gc=False):
     type: str = ""
 
 
-def with_contents(persist: Persist, items: Iterable[Stored]) -> Iterator[ContentBatch]:
-    """The items in order, with their contents."""
+def with_contents(
+    persist: Persist, items: Iterable[Stored], content_of: Callable[[Value], C]
+) -> Iterator[ContentBatch[C]]:
+    """The items in order, with their contents as `content_of` makes them of the stored values."""
     rest, most = iter(items), _MOST_ITEMS
     while waiting := list(islice(rest, most)):
         while waiting:
-            read, contents, is_full = _read(persist, waiting[:most])
+            read, contents, is_full = _read(persist, waiting[:most], content_of)
             del waiting[: len(read)]
             most = len(read) if is_full else min(4 * most, _MOST_ITEMS)
             yield read, contents
 
 
 def _read(
-    persist: Persist, items: Sequence[Stored]
-) -> tuple[Sequence[Stored], list[Content | None], bool]:
+    persist: Persist, items: Sequence[Stored], content_of: Callable[[Value], C]
+) -> tuple[Sequence[Stored], list[C | None], bool]:
     """The items that fit into a batch, their contents, and whether the batch is full.
 
     No value is held after this returns: a listing may wait long for a slow client.
@@ -65,7 +67,7 @@ def _read(
     is_full = sum([len(value.data) for value in values]) >= CONTENT_BATCH_BYTES
     if is_full:
         items = items[: _fitting(items, values)]
-    found = map(content_of_value, values)
+    found = map(content_of, values)
     contents = [None if op is None else next(found) for item in items for op in item.ops]
     return items, contents, is_full
 

@@ -11,12 +11,14 @@ from morag.format.index_entries import content_id_of, payload_of, value_of
 from morag.format.objects import Value
 from morag.index.keys import content_key, key_text
 from morag.model.conflicts import Conflict, ConflictType
-from morag.model.content import PAYLOADS
+from morag.model.content import PAYLOADS, TYPE_NAMES
+from morag.model.results import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from morag.logic.commits import Add, KeyConflict
+    from morag.model.keys import ContentKey
     from morag.persist.persist import Persist
 
 _MESSAGES: Final = {
@@ -28,6 +30,12 @@ _MESSAGES: Final = {
     ),
     ConflictType.VALUE_DIFFERS: "values of existing and expected content for {} are different",
 }
+
+
+def entry_of(persist: Persist, key: ContentKey, op: bytes) -> Entry:
+    """A key and its index entry as users see them, without the content."""
+    type = TYPE_NAMES.get(payload_of(op)) or TYPE_NAMES[type_payload(persist, op)]
+    return Entry(key, type, content_id_text(persist, op))
 
 
 def content_id_text(persist: Persist, op: bytes) -> str:

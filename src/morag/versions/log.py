@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from morag.format.commit_headers import meta_of
+from morag.format.content_values import content_of_value
 from morag.format.ids import NO_ANCESTOR
 from morag.format.index_entries import exists
 from morag.format.objects import Commit
@@ -15,6 +18,7 @@ from morag.logic.consistency import check_commit
 from morag.model.names import check_hash
 from morag.model.operations import Delete, Put
 from morag.model.results import LogEntry, LogExtent
+from morag.persist.persist import Form
 from morag.versions.content_batches import Stored, with_contents
 from morag.versions.listing import Listing
 from morag.versions.resolve import object_id
@@ -26,10 +30,20 @@ if TYPE_CHECKING:
     from morag.logic.consistency import CommitStatus
     from morag.model.refspecs import RefSpec
     from morag.persist.persist import Persist
+    from morag.versions.encoding import Encoding
     from morag.versions.resolve import At, Resolver
 
 # Decoded once and kept. More would hold too much memory for a slow reader.
 _FEW_ENTRIES: Final = 1_000
+
+_OVERHEAD_BYTES: Final = 320  # A struct, its hash and its bytes, and its place in the cache.
+
+
+class EncodedLogEntry(Struct, frozen=True, gc=False):
+    """A commit of the log, in the form that a caller encodes it in."""
+
+    hash: str
+    encoded: bytes
 
 
 class History:
@@ -56,6 +70,23 @@ class History:
 
         listing = Listing(entries, lambda entry: entry.meta.hash or "")
         return listing if last is None else listing.through(lambda e: e.meta.hash == last)
+
+    def encoded_log(self, at: At, encoding: Encoding[LogEntry]) -> Listing[EncodedLogEntry]:
+        """Like `log` without operations, encoded. A commit never changes, so its encoded form is
+        kept with it in the object cache."""
+        start = self._resolver.resolve(at).id
+
+        def encode(commit: Commit) -> EncodedLogEntry:
+            entry = self._entry(commit, with_operations=False)
+            return EncodedLogEntry(commit.id.hex(), encoding.encode([entry])[0])
+
+        form = Form(encoding.name, encode, _memory_bytes)
+
+        def entries() -> Iterator[EncodedLogEntry]:
+            commits = history.log(self._persist, start)
+            return (self._persist.form(commit, form) for commit in commits)
+
+        return Listing(entries, lambda entry: entry.hash)
 
     def hashes(self, at: At, *, until: str | None = None, token: str | None = None) -> Listing[str]:
         """Only the hashes, which takes a twentieth of the reads."""
@@ -119,7 +150,7 @@ class History:
             for raw, op in entries
             if (key := content_key(raw)) is not None
         )
-        for items, contents in with_contents(self._persist, found):
+        for items, contents in with_contents(self._persist, found, content_of_value):
             yield [
                 Delete(item.key) if content is None else Put(item.key, content)
                 for item, content in zip(items, contents, strict=True)
@@ -128,3 +159,7 @@ class History:
 
 def _hash(text: str | None) -> str | None:
     return None if text is None else check_hash(text)
+
+
+def _memory_bytes(entry: EncodedLogEntry) -> int:
+    return _OVERHEAD_BYTES + len(entry.encoded)

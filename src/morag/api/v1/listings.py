@@ -8,6 +8,7 @@ from morag.api import actions
 from morag.api.actions import LogRequest, LogViews
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH_OPERATIONS, FILTER, Parameter
+from morag.api.json_pieces import json_encoding
 from morag.api.url_parsing import NoSuchPath
 from morag.api.v1 import structs
 from morag.api.v1.parameters import HASH_ON_REF, MAX_RECORDS, PAGE_TOKEN, endpoint, paging
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from morag.api.later import Answer
     from morag.model.results import Entry
 
-_LOG_VIEWS: Final = LogViews(structs.LogV1, LogEntryV1.of, PutV1.of)
+_ENTRY: Final = json_encoding("entry of version 1", EntryV1.of)
+_LOG_VIEWS: Final = LogViews(
+    structs.LogV1,
+    LogEntryV1.of,
+    PutV1.of,
+    json_encoding("log entry of version 1", LogEntryV1.of),
+)
 
 
 @endpoint(
@@ -49,7 +56,7 @@ def get_entries(call: Call) -> Answer:
         return EntryV1.of(cut(entry, depth) if depth > 0 else entry)
 
     return actions.get_entries(
-        call, ref, selection, lambda _: structs.EntriesV1, shown, depth=depth
+        call, ref, selection, lambda _: structs.EntriesV1, _ENTRY, shown, depth=depth
     )
 
 

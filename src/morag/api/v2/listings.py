@@ -8,6 +8,7 @@ from morag.api import actions
 from morag.api.actions import LogRequest, LogViews
 from morag.api.checks import Checks
 from morag.api.endpoints import FETCH_OPERATIONS, FILTER, Parameter
+from morag.api.json_pieces import json_encoding
 from morag.api.v2.parameters import (
     KEY,
     MAX_KEY,
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from morag.model.references import Reference
 
 _KEYS: Final = (KEY, MIN_KEY, MAX_KEY, PREFIX_KEY)
-_LOG_VIEWS: Final = LogViews(responses.Log, LogEntryView.of, PutView.of)
+_ENTRY: Final = json_encoding("entry of version 2")
+_LOG_VIEWS: Final = LogViews(
+    responses.Log,
+    LogEntryView.of,
+    PutView.of,
+    json_encoding("log entry of version 2", LogEntryView.of),
+)
 
 
 @endpoint(
@@ -54,7 +61,9 @@ def get_entries(call: Call) -> Answer:
         view = ReferenceView.of(reference)
         return lambda none, token, has_more: responses.Entries(none, token, view, has_more)
 
-    return actions.get_entries(call, call.ref(ref), selection, page, with_content=with_content)
+    return actions.get_entries(
+        call, call.ref(ref), selection, page, _ENTRY, with_content=with_content
+    )
 
 
 @endpoint(

@@ -103,10 +103,10 @@ class RocksDBBackend:
 
     def read_refs(self, repo: str, names: Sequence[str]) -> dict[str, Ref]:
         prefix, found = prefix_of(repo), {}
-        for name in names:
-            key = prefix + name.encode()
-            # In this order: a write is noted in `_durable` before it can be read.
-            newest = self._read.one(self._refs, key)
+        keys = [prefix + name.encode() for name in names]
+        # In this order: a write is noted in `_durable` before it can be read.
+        stored = self._read.several(self._refs, keys)
+        for name, key, newest in zip(names, keys, stored, strict=True):
             _, value = self._durable.get(key, (0, newest))
             # The key of `b:x` in repository `a` is that of `x` in `a:b`; the stored name decides.
             if value is not None and (ref := decode_ref(value, name)).name == name:
