@@ -32,6 +32,10 @@ class RemoteBackend(CountingBackend):
 
     calling_thread = 0
 
+    def __init__(self) -> None:
+        super().__init__(MemoryBackend())
+        del self.try_apply, self.sync  # A call to another machine always waits.
+
     def _count(self, method: str, *rest: Any, **more: Any) -> None:
         assert get_ident() != self.calling_thread, (
             f"{method} was called in the thread that accepts requests"
@@ -41,7 +45,7 @@ class RemoteBackend(CountingBackend):
 
 class RemoteApi:
     def __init__(self) -> None:
-        self.backend = RemoteBackend(MemoryBackend())
+        self.backend = RemoteBackend()
         self.repository = Repository(self.backend, Settings(), World())
         self._ask = api_caller(self.repository, store_is_remote=True)
 
