@@ -582,3 +582,14 @@ def test_commits_to_a_branch_that_is_moved_and_dropped_are_all_answered(tmp_path
     check_sound(repo, "b")
     loop.close()
     repo.close()
+
+
+def test_a_commit_of_large_contents_is_not_brief() -> None:
+    """A commit of megabytes would hold the event loop for tens of milliseconds."""
+    repo = Repository(MemoryBackend(), Settings(), World())
+    spawner = spawners.ManualSpawner()
+    for size_bytes in (100_000, 1_000_000):
+        request = repo.commit_request(f"size-{size_bytes}", [put("a")], "a")
+        request.weigh(size_bytes)
+        repo.start(request, spawner.spawn, lambda ticket: ticket.failure)
+    assert spawner.were_brief == [True, False]

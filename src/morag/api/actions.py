@@ -220,6 +220,7 @@ def commit(
     """Commit operations; `show` gets the name of the branch and the result."""
 
     def in_lane(request: CommitRequest) -> Answer:
+        request.weigh(len(call.request.body))
         return call.in_lane(request, lambda result: show(request.branch, result))
 
     request = call.service.changes.commit_request(target, operations, meta)

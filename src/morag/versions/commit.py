@@ -49,6 +49,10 @@ _NEAR_COMMITS: Final = 400
 """A walk of this length reads 20 commits."""
 
 
+_OPERATION_BYTES: Final = 4096
+"""More than nearly all operations have, so that only large contents weigh more."""
+
+
 class CommitRequest:
     """A commit that is validated once and built again for every head that it is tried on.
 
@@ -80,6 +84,10 @@ class CommitRequest:
         self._operations = [(store_key(op.key), op) for op in checked(operations)]
         self.operations = len(operations)
         self._generated_ids: dict[ContentKey, bytes] = {}
+
+    def weigh(self, size_bytes: int) -> None:
+        """Count a commit of this size as more operations if its contents are large."""
+        self.operations = max(self.operations, size_bytes // _OPERATION_BYTES)
 
     def propose(self, head: Commit | None) -> Proposal:
         expected = self._expected_index(head).get_all([key for key, _ in self._operations])
