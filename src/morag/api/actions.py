@@ -83,8 +83,10 @@ def get_reference(
 def create_reference(
     call: Call, kind: ReferenceKind, name: str, source: RequestedRef, show: ShowReference
 ) -> Answer:
-    references = call.service.references
-    return call.in_turn(lambda: show(references.create(kind, name, source)))
+    def work() -> Answer:
+        return call.in_reference_lane(call.service.references.creation(kind, name, source), show)
+
+    return call.near(work, source, is_change=True)
 
 
 def assign_reference(
@@ -100,7 +102,10 @@ def assign_reference(
 def delete_reference(
     call: Call, kind: ReferenceKind | None, target: RequestedRef, show: ShowReference
 ) -> Answer:
-    return call.in_turn(lambda: show(call.service.references.delete(kind, target)))
+    def work() -> Answer:
+        return call.in_reference_lane(call.service.references.deletion(kind, target), show)
+
+    return call.near(work, target, is_change=True)
 
 
 def get_content(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from morag.service.paging import Items
     from morag.service.service import Service
     from morag.versions.commit_contents import Undecoded
+    from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.tickets import Request as LaneRequest
 
 T = TypeVar("T")
@@ -116,13 +117,19 @@ class Call:
         return InThread(queue, self.request.client, work, is_change=is_change)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
-        """For creating, assigning and deleting references, which are done one after the other."""
+        """For assigning references, which is done one after the other."""
         references, client = self._queues.references, self.request.client
         return InThread(references, client, work, is_change=True)
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For a change of a branch."""
         return InLane(self.service.start_in_lane, request, answer)
+
+    def in_reference_lane(
+        self, request: ReferenceRequest, answer: Callable[[Any], Response]
+    ) -> Answer:
+        """For creating and deleting references."""
+        return InLane(self.service.references.start, request, answer)
 
     def ref(self, ref: RequestedRef) -> RequestedRef:
         """A ref spec of the path, after all checks; `-` is the default branch."""

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from morag.api.fair_queue import FairQueue, Job
 from morag.api.http import Client, Header, Piece, Response
-from morag.versions.tickets import Request, Spawn, Ticket
+from morag.versions.tickets import Queued, Spawn, Ticket
 
 FIRST_BYTES: Final = 256 * 1024
 """Up to this size an answer is sent as a whole; the rest of a larger one follows in pieces."""
@@ -256,8 +256,8 @@ class InLane(Struct, frozen=True):
     is handed to another one.
     """
 
-    start_in_lane: Callable[[Request, Spawn, Callable[[Ticket], None]], None]
-    request: Request
+    start_in_lane: Callable[[Any, Spawn, Callable[[Ticket], None]], None]
+    request: Queued
     answer: Callable[[Any], Response]
 
     def start(self, spawn: Spawn, done: Done) -> None:

@@ -115,6 +115,19 @@ class MemoryBackend:
             stored.move(swap)
             return Applied(swapped=True, new=new)
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        with self._lock:
+            stored = self._repos[repo]
+            if not all(map(stored.expects, swaps)):
+                return False
+            stored.insert(rows)
+            stored.append(log)
+            for swap in swaps:
+                stored.move(swap)
+            return True
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._lock:
             self._repos[repo].append(rows)

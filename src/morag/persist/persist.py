@@ -15,13 +15,14 @@ from morag.backend.base import (
     LimitsRows,
     Private,
     RefSwap,
+    SwapsTogether,
 )
 from morag.backend.read_only import ReadOnlyBackend
 from morag.errors import BadRequest, RepositoryCorrupt
 from morag.format.damage import damaged_ref
 from morag.format.ids import ID_BYTES
 from morag.format.object_codec import decode, encode
-from morag.format.objects import Commit, Index, IndexSegments
+from morag.format.objects import Commit, Index, IndexSegments, RefObj
 from morag.format.proof import is_proven
 from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
@@ -38,7 +39,7 @@ T = TypeVar("T", bound="Obj")
 
 _RECENT_COMMITS: Final = 500
 _FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
-_KEPT: Final = frozenset({Commit, Index, IndexSegments})
+_KEPT: Final = frozenset({Commit, Index, IndexSegments, RefObj})
 
 
 class ObjectMissing(RepositoryCorrupt):
@@ -78,6 +79,8 @@ class Persist:
         self._stagings: dict[ObjId, int] = {}
         self._staging = Lock()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
+        self._apply_all = backend.apply_all if isinstance(backend, SwapsTogether) else None
+        self.swaps_together = self._apply_all is not None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
         self.read_only = isinstance(backend, ReadOnlyBackend)
         self.is_shared = not isinstance(backend, Private)
@@ -179,6 +182,25 @@ class Persist:
             if not self._backend.swap_ref(self._repo, swap):
                 return None
             self.append_log(log)
+        self._keep(objs, rows)
+        return moved
+
+    def publish_all(
+        self, objs: Sequence[Obj], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+    ) -> bool:
+        """Store the objects and change all refs in one step. False if a ref was changed before.
+
+        Only for a backend that `swaps_together`, and without unique values.
+        """
+        assert self._apply_all is not None, "the backend swaps refs together"
+        rows = self.encoded(objs)
+        if not self._apply_all(self._repo, rows, swaps, log):
+            return False
+        self._keep(objs, rows)
+        return True
+
+    def _keep(self, objs: Sequence[Obj], rows: Sequence[Row]) -> None:
+        """Cache published objects."""
         stored_bytes = {row.id: len(row.data) for row in rows}
         for obj in objs:
             # Keep the objects that the next commit needs. Values are for readers, and the values
@@ -189,7 +211,6 @@ class Persist:
                 obj.settle()
             elif type(obj) is Commit:
                 self._note_recent(obj.id)
-        return moved
 
     def _note_recent(self, commit: ObjId) -> None:
         """Let the cache evict commits that are no longer near a head before the indexes."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from morag.errors import ServiceUnavailable, StoreBusy
@@ -20,10 +20,17 @@ from morag.versions.tickets import Caller, Waiter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from morag.versions.batches import BatchWriter
-    from morag.versions.tickets import Request, Spawn, Ticket
+    from morag.versions.tickets import Queued, Request, Spawn, Ticket
 
 _CROWDED_BATCHES: Final = 16
+
+
+class Writer(Protocol):
+    """Carries out the requests of a lane."""
+
+    def write(self, branch: str, batch: Sequence[Ticket]) -> None:
+        """Settle every ticket of the batch."""
+        ...
 
 
 class Lane:
@@ -31,7 +38,7 @@ class Lane:
 
     def __init__(
         self,
-        writer: BatchWriter,
+        writer: Writer,
         branch: str,
         batch: int,
         let_others_run: Callable[[], None] = lambda: None,
@@ -45,7 +52,7 @@ class Lane:
         self._crowded = 0  # For how many more batches it counts as crowded.
         self._lock = Lock()
 
-    def run(self, request: Request) -> Any:
+    def run(self, request: Queued) -> Any:
         """Carry out the request, here or in the driving thread. Returns when it is durable."""
         ticket = Waiter(request)
         if not self.join([ticket]):
@@ -58,7 +65,7 @@ class Lane:
             self.drive(ticket)
         return ticket.result()
 
-    def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
+    def start(self, request: Queued, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
         """Carry out the request without waiting for it.
 
         If the lane is idle, `spawn` gets a function that drives it. The driving thread calls
@@ -160,7 +167,7 @@ def _driver_interrupted() -> ServiceUnavailable:
 class Lanes:
     """The lanes of all branches. A lane exists while it is in use."""
 
-    def __init__(self, writer: BatchWriter, batch: int, let_others_run: Callable[[], None]) -> None:
+    def __init__(self, writer: Writer, batch: int, let_others_run: Callable[[], None]) -> None:
         self._writer = writer
         self._batch = batch
         self._let_others_run = let_others_run

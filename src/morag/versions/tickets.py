@@ -38,17 +38,8 @@ class Proposal(Struct, frozen=True):
     result: Any
 
 
-class Request(Protocol):
-    """A change of a branch that can be tried on any head."""
-
-    @property
-    def branch(self) -> str: ...
-
-    @property
-    def operation(self) -> RefOperation: ...
-
-    @property
-    def who(self) -> str: ...
+class Queued(Protocol):
+    """The part of a request that its lane looks at."""
 
     @property
     def shares_batch(self) -> bool:
@@ -59,6 +50,19 @@ class Request(Protocol):
     def operations(self) -> int:
         """The approximate amount of work: a batch must fit into memory."""
         ...
+
+
+class Request(Queued, Protocol):
+    """A change of a branch that can be tried on any head."""
+
+    @property
+    def branch(self) -> str: ...
+
+    @property
+    def operation(self) -> RefOperation: ...
+
+    @property
+    def who(self) -> str: ...
 
     def propose(self, head: Commit | None) -> Proposal: ...
 
@@ -71,8 +75,8 @@ class Ticket:
     lets_others_run: ClassVar = False
     __slots__ = ("_result", "done", "drives", "failure", "most_operations", "request")
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Queued) -> None:
+        self.request: Any = request  # The writer of the lane knows its type.
         self.done = False
         self.drives = False
         self.most_operations = _MOST_OPERATIONS  # The limit of a batch that this ticket drives.
@@ -109,7 +113,7 @@ class Waiter(Ticket):
 
     lets_others_run = True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Queued) -> None:
         super().__init__(request)
         self._turn = Lock()
         self._turn.acquire()
@@ -128,7 +132,7 @@ class Caller(Ticket):
 
     def __init__(
         self,
-        request: Request,
+        request: Queued,
         drive: Callable[[Ticket], None],
         spawn: Spawn,
         finished: Callable[[Ticket], None],
