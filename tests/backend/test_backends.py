@@ -37,6 +37,7 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     BackendContract,
     DurableBackendContract,
+    SwapsTogetherContract,
     a_custom_row,
     a_row,
     an_id,
@@ -61,7 +62,7 @@ IMPOSSIBLE_PATHS = ("file/below", "nul\0byte", "long" * 100)
 """Relative to a directory with a file named `file`."""
 
 
-class TestMemory(BackendContract, AppliesWithLogContract):
+class TestMemory(BackendContract, AppliesWithLogContract, SwapsTogetherContract):
     @pytest.fixture
     def backend(self) -> MemoryBackend:
         return MemoryBackend()
@@ -78,7 +79,7 @@ class Reopening:
         return self.backend
 
 
-class OnDisk(DurableBackendContract, AppliesWithLogContract):
+class OnDisk(DurableBackendContract, AppliesWithLogContract, SwapsTogetherContract):
     def open(self, path: Path) -> FullBackend:
         raise NotImplementedError
 

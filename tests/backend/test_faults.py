@@ -14,6 +14,7 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     BackendContract,
     RefLogContract,
+    SwapsTogetherContract,
     a_custom_row,
     a_row,
     an_id,
@@ -23,7 +24,15 @@ from morag.testing.backend_contract import (
     read,
 )
 from tests.backend.counting import CountingBackend
-from tests.backend.faulty import POSSIBLE, Dice, Fault, FaultyBackend, InjectedFault, Script
+from tests.backend.faulty import (
+    POSSIBLE,
+    Dice,
+    Fault,
+    FaultyBackend,
+    InjectedFault,
+    Script,
+    TogetherBackend,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 NO_FAULTS = Script({})
 
 
-class TestCountingKeepsTheContract(BackendContract, AppliesWithLogContract):
+class TestCountingKeepsTheContract(BackendContract, AppliesWithLogContract, SwapsTogetherContract):
     @pytest.fixture
     def backend(self) -> CountingBackend:
         return CountingBackend(MemoryBackend())
@@ -203,7 +212,7 @@ class TestFaults:
         assert slept == [0.5]
 
     def test_every_possible_fault_of_every_method_has_an_effect(self) -> None:
-        calls: dict[str, Callable[[FaultyBackend], object]] = {
+        calls: dict[str, Callable[[TogetherBackend], object]] = {
             "read_refs": lambda b: b.read_refs("r", ["main"]),
             "swap_ref": lambda b: create(b, MAIN),
             "read_rows": lambda b: b.read_rows("r", [an_id(1)]),
@@ -213,13 +222,14 @@ class TestFaults:
             "scan_rows": lambda b: list(b.scan_rows("r")),
             "erase": lambda b: b.erase("r"),
             "apply": lambda b: b.apply("r", [], RefSwap(MAIN.name, None, MAIN)),
+            "apply_all": lambda b: b.apply_all("r", [], [RefSwap(MAIN.name, None, MAIN)]),
             "append_log": lambda b: b.append_log("r", [line(1)]),
             "read_log": lambda b: b.read_log("r", None, 1),
         }
         assert calls.keys() == POSSIBLE.keys()
         for method, faults in POSSIBLE.items():
             for fault in faults:
-                backend = FaultyBackend(MemoryBackend(), Script({(method, 1): fault}))
+                backend = TogetherBackend(MemoryBackend(), Script({(method, 1): fault}))
                 if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER):
                     calls[method](backend)
                 else:
