@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def in_thread(work: Callable[[], None], *, brief: bool = False) -> None:
+def in_thread(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
     Thread(target=work).start()
 
 
-def at_once(work: Callable[[], None], *, brief: bool = False) -> None:
+def at_once(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
     work()
 
 
@@ -24,7 +24,7 @@ class ManualSpawner:
         self.waiting: list[Callable[[], None]] = []
         self.were_brief: list[bool] = []
 
-    def spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
+    def spawn(self, work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
         self.waiting.append(work)
         self.were_brief.append(brief)
 

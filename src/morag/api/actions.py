@@ -77,7 +77,7 @@ def get_reference(
         found = call.service.references.get(name, fetch_all=fetch_all)
         return ok_at(show(found), found)
 
-    return call.in_thread(work) if fetch_all else call.near(work)
+    return call.in_thread(work) if fetch_all else call.near(work, RequestedRef(name))
 
 
 def create_reference(

@@ -10,7 +10,7 @@ import msgspec
 
 from morag.api.http import Request, Response
 from morag.api.json_pieces import encoded, ending_with_list, listed
-from morag.api.later import Answer, InLane, InPieces, InThread, Pieces
+from morag.api.later import AfterLookUp, Answer, InLane, InPieces, InThread, Pieces
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.model.names import check_hash
@@ -109,12 +109,16 @@ class Call:
         self, work: Callable[[], Answer], *refs: RequestedRef, is_change: bool = False
     ) -> Answer:
         """For a quick lookup: done at once, unless a ref has steps or the store is remote."""
-        queues = self._queues
+        queues, service = self._queues, self.service
         has_steps = any(ref.has_steps for ref in refs)
         queue = queues.long_work if has_steps else queues.reads
         if queue is None:
             return work()
-        return InThread(queue, self.request.client, work, is_change=is_change)
+        in_thread = InThread(queue, self.request.client, work, is_change=is_change)
+        if has_steps:
+            return in_thread
+        names = [name for ref in refs for name in service.refs.look_up_names(ref)]
+        return AfterLookUp(service.look_ups, names, in_thread)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
         """For assigning references, which is done one after the other."""

@@ -26,6 +26,7 @@ from morag.format.objects import Commit, Index, IndexSegments, RefObj
 from morag.format.proof import is_proven
 from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
+from morag.persist.near import NearReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -78,6 +79,7 @@ class Persist:
         self._staged: dict[ObjId, Obj] = {}
         self._stagings: dict[ObjId, int] = {}
         self._staging = Lock()
+        self.near = NearReads()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._apply_all = backend.apply_all if isinstance(backend, SwapsTogether) else None
         self.swaps_together = self._apply_all is not None
@@ -118,6 +120,7 @@ class Persist:
             else:
                 found[id] = obj
         if missing:
+            self.near.check_store()
             rows = self._backend.read_rows(self._repo, missing)
             lost = [id for id in missing if id not in rows]
             if lost:
@@ -137,6 +140,7 @@ class Persist:
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         """The stored rows, past the cache."""
+        self.near.check_store()
         return self._backend.read_rows(self._repo, ids)
 
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
@@ -250,6 +254,10 @@ class Persist:
     # References
 
     def refs(self, names: Sequence[str]) -> dict[str, Ref]:
+        looked_up = self.near.find(names)
+        if looked_up is not None:
+            return looked_up
+        self.near.check_store()
         found = self._backend.read_refs(self._repo, names)
         for ref in found.values():
             # A ref has no hash. Check what can be checked without further reads.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from morag.errors import BadRequest, ReferenceNotFound
-from morag.model.names import check_reference_name
+from morag.model.names import check_reference_name, full_name
 from morag.model.references import Reference
 from morag.model.refspecs import (
     HASH_AND_STEPS_RULE,
@@ -200,6 +200,11 @@ class RefResolution:
     def expected_hash(self, ref: RequestedRef) -> str:
         """Like `named_commit`, for a reference that was found already."""
         return self._unambiguous_hash(ref.commit(), "Expected hash")
+
+    def look_up_names(self, ref: RequestedRef) -> tuple[str, ...]:
+        """The full names of the refs that are read to find this one."""
+        name = self._default_branch if ref.name is None else ref.name
+        return () if name == DETACHED else (full_name("BRANCH", name), full_name("TAG", name))
 
     def branch_without_lookup(self, ref: RequestedRef) -> NamedCommit | None:
         """The branch and the commit, if the client names both and no lookup is needed.

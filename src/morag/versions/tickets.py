@@ -24,10 +24,13 @@ _MOST_BRIEF_OPERATIONS: Final = 128
 class Spawn(Protocol):
     """Runs work in another thread, while the caller continues.
 
-    Brief work takes milliseconds at most, apart from waiting for the store.
+    Brief work takes milliseconds at most, apart from waiting for the store. Near work does not even
+    wait for the store, so it runs where requests come in.
     """
 
-    def __call__(self, work: Callable[[], None], *, brief: bool = False) -> object: ...
+    def __call__(
+        self, work: Callable[[], None], *, brief: bool = False, near: bool = False
+    ) -> object: ...
 
 
 class Proposal(Struct, frozen=True):
