@@ -204,8 +204,10 @@ class PostgresBackend(RemoteSqlBackend):
         text, args = statement
         with ERRORS.translating(), self._pool.use() as db:
             db.answer_seconds = self._answer_seconds * timeout_factor
-            cursor = db.execute(_spelt(text), args, binary=True)
-            return cursor.fetchall() if cursor.description else (), cursor.rowcount
+            cursor = db.reused_cursor.execute(_spelt(text), args)
+            # Not `cursor.description`, which describes each column in detail.
+            has_records = cursor.pgresult is not None and cursor.pgresult.nfields
+            return cursor.fetchall() if has_records else (), cursor.rowcount
 
 
 def _change_returning(repo: str, swap: RefSwap) -> Statement:
