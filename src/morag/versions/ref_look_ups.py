@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,7 +63,11 @@ class RefLookUps:
             self._waiting.append(_Waiting(names, found))
             is_first, self._is_under_way = not self._is_under_way, True
         if is_first:
-            spawn(lambda: self._look_up(spawn))
+            # Near work comes after all requests that have arrived, so they join this look-up.
+            spawn(partial(self._begin, spawn), near=True)
+
+    def _begin(self, spawn: Spawn) -> None:
+        spawn(partial(self._look_up, spawn))
 
     def _look_up(self, spawn: Spawn) -> None:
         with self._lock:
@@ -77,8 +82,7 @@ class RefLookUps:
         with self._lock:
             self._is_under_way = bool(self._waiting)
         if self._is_under_way:
-            # Not in a loop here: others wait for a thread, too.
-            spawn(lambda: self._look_up(spawn))
+            self._begin(spawn)  # Not in a loop here: others wait for a thread, too.
 
     def _outcome(self, batch: Sequence[_Waiting]) -> LookedUp | Exception:
         names = list(dict.fromkeys(name for each in batch for name in each.names))
