@@ -38,6 +38,7 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 # Up to this number of keys are looked up at once, more by a thread, because contents may be large.
 # Most clients request no more than a table with its namespaces.
 _FEW_KEYS: Final = 4
+_FEW_COMMITS: Final = 4  # The same for commits to transplant.
 
 
 class LogRequest(Struct, frozen=True):
@@ -244,4 +245,6 @@ def transplant(
     def work() -> Answer:
         return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
 
+    if len(hashes) <= _FEW_COMMITS:
+        return call.near(work, target, *hashes, is_change=True)
     return call.before_lane(work)

@@ -84,6 +84,9 @@ class Persist:
         self._apply_all = backend.apply_all if isinstance(backend, SwapsTogether) else None
         self.swaps_together = self._apply_all is not None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
+        self._most_name_characters = (
+            backend.most_name_characters if isinstance(backend, LimitsNames) else None
+        )
         self.read_only = isinstance(backend, ReadOnlyBackend)
         self.is_shared = not isinstance(backend, Private)
 
@@ -282,13 +285,12 @@ class Persist:
 
     def check_name(self, name: str) -> None:
         """Refuse a full name that is too long for the backend."""
-        if isinstance(self._backend, LimitsNames):
-            most = self._backend.most_name_characters
-            if len(name) > most:
-                raise BadRequest(
-                    f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/'"
-                    f" before it, is longer than the store allows ({most})"
-                )
+        most = self._most_name_characters
+        if most is not None and len(name) > most:
+            raise BadRequest(
+                f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/'"
+                f" before it, is longer than the store allows ({most})"
+            )
 
     def moved(self, ref: Ref, pointer: ObjId) -> Ref:
         """The ref after a move, with its previous pointers."""
