@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from morag.backend.base import RefSwap
 from morag.backend.memory import MemoryBackend
 from morag.errors import (
     ReferenceAlreadyExists,
@@ -27,6 +28,7 @@ from tests.backend.faulty import Fault, FaultyBackend, InjectedFault, TogetherBa
 from tests.safety.faulty_stores import (
     NO_FAULTS,
     QUICK,
+    BusyBackend,
     BusyTogetherBackend,
     Store,
     Time,
@@ -324,3 +326,34 @@ def test_a_race_that_is_always_lost_ends(store: Store) -> None:
     with pytest.raises(RetriesExhausted):
         repo.references.create_branch("new", "main")
     assert found_names(other, ["new"]) == set()
+
+
+def test_the_late_ref_of_an_older_reference_is_dropped_without_the_newer_name(store: Store) -> None:
+    name = "refs/heads/dev"
+    ref = store.memory.read_refs("", [name])[name]
+    late = replace(ref, created_micros=ref.created_micros - 1)
+    assert store.memory.swap_ref("", RefSwap(name, ref, late))
+    store.repo.references.delete("dev")
+    assert found_names(store.other(), ["dev"]) == {"dev"}
+
+
+def test_a_drop_that_another_server_began_is_finished_but_not_made_twice(store: Store) -> None:
+    waiting = Waiting(store.repo)
+    waiting.drop("dev")
+    steps = Store(FaultyBackend, False, QUICK, World(), store.memory)
+    steps.backend.plan = Upcoming({"apply": [None, Fault.BEFORE]})
+    with pytest.raises(InjectedFault):
+        steps.repo.references.delete("dev")
+    assert waiting.outcomes() == ["ReferenceNotFound"]
+    assert store.memory.read_refs("", ["refs/heads/dev"]) == {}
+    assert logged(store.other(), "dev")[0] == ("DELETE_REFERENCE", "")
+
+
+def test_changes_in_steps_do_not_wait_for_a_busy_store_in_turn() -> None:
+    store = Store(BusyBackend, False, QUICK, World())
+    waiting = Waiting(store.repo)
+    for name in ("a", "b", "c"):
+        waiting.create(name)
+    store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
+    assert waiting.outcomes() == [StoreBusy.__name__] * 3
+    assert found_names(store.other(), ["a", "b", "c"]) == set()

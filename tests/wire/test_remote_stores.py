@@ -158,13 +158,13 @@ def test_reads_and_listings_together_leave_threads_to_the_lanes() -> None:
         assert queue is not None
         for number in range(100):
             queue.add(Job(Client(str(number)), works.spawn, lambda: None))
-    assert len(works.waiting) == 12
+    assert len(works.waiting) == 11
 
 
 def test_one_client_may_use_all_slots_for_reads_but_not_for_listings() -> None:
     queues = Queues(16, store_is_remote=True, monotonic=monotonic)
     assert queues.reads is not None
-    for queue, slots in ((queues.reads, 6), (queues.long_work, 4)):
+    for queue, slots in ((queues.reads, 5), (queues.long_work, 4)):
         works = ManualSpawner()
         for _ in range(100):
             queue.add(Job(Client("one"), works.spawn, lambda: None))

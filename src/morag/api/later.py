@@ -109,11 +109,11 @@ class Queues:
     ) -> None:
         self.monotonic = monotonic
         # Together fewer than there are threads, if there are enough: two more read large requests,
-        # and two are left for lanes. With an embedded store, long work only competes for the
-        # interpreter, so a small number leaves more of it for other requests.
-        reads = max(1, threads // 2 - 2)
+        # one looks up refs, and two are left for lanes. With an embedded store, long work only
+        # competes for the interpreter, so a small number leaves more of it for other requests.
+        reads = max(1, threads // 2 - 3)
         long_work = (
-            max(1, threads - reads - 5) if store_is_remote else min(reads, _LONG_WORK_EMBEDDED)
+            max(1, threads - reads - 6) if store_is_remote else min(reads, _LONG_WORK_EMBEDDED)
         )
         # Reads are short, so no slot is reserved for other clients.
         self.reads = FairQueue(reads, _MOST_WAITING) if store_is_remote else None

@@ -164,8 +164,10 @@ class PostgresBackend(RemoteSqlBackend):
     def apply_all(
         self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
     ) -> bool:
-        """One statement. Its text depends on the number and the kinds of the swaps, in order."""
-        changes = [_change_returning(repo, swap) for swap in swaps]
+        """One statement. Its text depends on the kinds of the swaps, so these are sorted by kind:
+        the database prepares only texts that it has seen a few times."""
+        in_kinds = sorted(swaps, key=lambda swap: (swap.expected is None, swap.new is None))
+        changes = [_change_returning(repo, swap) for swap in in_kinds]
         text = _APPLY_ALL.format(
             swaps=", ".join(f"s{n} AS ({change})" for n, (change, _) in enumerate(changes)),
             made=" + ".join(f"(SELECT count(*) FROM s{n})" for n in range(len(changes))),
