@@ -53,7 +53,7 @@ def call_in_thread(threads: Threads) -> Callable[[int], Awaitable[None]]:
     """A `Later`, as the server runs it: through a fair queue to a thread and back to the loop."""
     queue, client = FairQueue(1, 512), Client("here")
 
-    def spawn(work: Callable[[], None], *, brief: bool = False) -> None:
+    def spawn(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
         threads.spawn(work)
 
     def fail(error: Exception) -> Response:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from morag.versions.tickets import Request, Spawn, Ticket
 
 
-def in_thread(work: Callable[[], None], *, brief: bool = False) -> None:
+def in_thread(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
     Thread(target=work).start()
 
 
-def at_once(work: Callable[[], None], *, brief: bool = False) -> None:
+def at_once(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
     work()
 
 
@@ -29,7 +29,7 @@ class ManualSpawner:
         self.waiting: list[Callable[[], None]] = []
         self.were_brief: list[bool] = []
 
-    def spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
+    def spawn(self, work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
         self.waiting.append(work)
         self.were_brief.append(brief)
 
@@ -51,8 +51,8 @@ class LoopSpawner:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         Thread(target=self._run, daemon=True).start()
 
-    def spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
-        if brief:
+    def spawn(self, work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
+        if brief or near:
             self._queue.put(work)
         else:
             in_thread(work)

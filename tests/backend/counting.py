@@ -6,7 +6,7 @@ from collections import Counter
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog, SyncsLater
+from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog, SwapsTogether, SyncsLater
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ class CountingBackend:
     - `rows_read_by_kind` and `rows_written_by_kind`: returned and passed rows. A row that exists
       already counts as written, because its time is.
 
-    It has `apply`, `try_apply` and the ref-log if the wrapped backend has them.
+    It has `apply`, `apply_all`, `try_apply` and the ref-log if the wrapped backend has them.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -37,6 +37,9 @@ class CountingBackend:
             self._quick: SyncsLater = backend
             self.needs_sync = backend.needs_sync
             self.try_apply, self.sync = self._try_apply, self._sync
+        if isinstance(backend, SwapsTogether):
+            self._swapping: SwapsTogether = backend
+            self.apply_all = self._apply_all
         if isinstance(backend, KeepsRefLog):
             self._logging: KeepsRefLog = backend
             self.append_log, self.read_log = self._append_log, self._read_log
@@ -98,6 +101,13 @@ class CountingBackend:
         applied = self._applying.apply(repo, rows, swap, log)
         self._count("apply", len(rows), written=rows if applied.swapped else ())
         return applied
+
+    def _apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        is_applied = self._swapping.apply_all(repo, rows, swaps, log)
+        self._count("apply_all", len(rows), written=rows if is_applied else ())
+        return is_applied
 
     def _try_apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()

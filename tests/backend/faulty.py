@@ -9,7 +9,14 @@ from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from morag.backend.base import WHOLE, Applied, AppliesAtOnce, KeepsRefLog, SyncsLater
+from morag.backend.base import (
+    WHOLE,
+    Applied,
+    AppliesAtOnce,
+    KeepsRefLog,
+    SwapsTogether,
+    SyncsLater,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +50,7 @@ POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
     "scan_rows": (Fault.BEFORE, Fault.BETWEEN, Fault.DELAY),
     "erase": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "apply": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.BETWEEN, Fault.DELAY),
+    "apply_all": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.DELAY),
     "try_apply": (Fault.BEFORE, Fault.AFTER, Fault.WOULD_WAIT, Fault.DELAY),
     "sync": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "append_log": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
@@ -99,7 +107,8 @@ class FaultyBackend:
     """Passes every call to `backend`, except those with a fault in the plan.
 
     It has `apply`, `try_apply` and the ref-log if the wrapped backend has them. `weak` hides the
-    first two, so that its caller inserts the rows first and swaps the ref last.
+    first two, so that its caller inserts the rows first and swaps the ref last. `TogetherBackend`
+    has `apply_all`.
     """
 
     def __init__(
@@ -256,3 +265,23 @@ class FaultyBackend:
         if fault is Fault.AFTER:
             raise InjectedFault(fault.value)
         return done
+
+
+class TogetherBackend(FaultyBackend):
+    """Creates and drops references in one step, and in several only if that step does not fit."""
+
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        assert isinstance(self._backend, SwapsTogether)
+        swapping, fault = self._backend, self._next("apply_all")
+
+        def apply_all() -> bool:
+            names = [swap.name for swap in swaps]
+            before = self._backend.read_refs(repo, names)
+            is_applied = swapping.apply_all(repo, rows, swaps, log)
+            if is_applied:
+                self._older[repo].update((name, before.get(name)) for name in names)
+            return is_applied
+
+        return self._do(fault, apply_all) and fault is not Fault.FALSE_AFTER

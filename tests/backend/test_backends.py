@@ -36,6 +36,7 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     BackendContract,
     DurableBackendContract,
+    SwapsTogetherContract,
     SyncsLaterContract,
     a_custom_row,
     a_row,
@@ -64,7 +65,7 @@ IMPOSSIBLE_PATHS = ("file/below", "nul\0byte", "long" * 100)
 """Relative to a directory with a file named `file`."""
 
 
-class TestMemory(BackendContract, SyncsLaterContract):
+class TestMemory(BackendContract, SyncsLaterContract, SwapsTogetherContract):
     @pytest.fixture
     def backend(self) -> MemoryBackend:
         return MemoryBackend()
@@ -86,7 +87,7 @@ class Reopening:
         return self.backend
 
 
-class OnDisk(DurableBackendContract, AppliesWithLogContract):
+class OnDisk(DurableBackendContract, AppliesWithLogContract, SwapsTogetherContract):
     def open(self, path: Path) -> FullBackend:
         raise NotImplementedError
 

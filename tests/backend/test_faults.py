@@ -21,6 +21,7 @@ from morag.testing.backend_contract import (
     MOVED,
     BackendContract,
     RefLogContract,
+    SwapsTogetherContract,
     SyncsLaterContract,
     a_custom_row,
     a_row,
@@ -31,7 +32,15 @@ from morag.testing.backend_contract import (
     read,
 )
 from tests.backend.counting import CountingBackend
-from tests.backend.faulty import POSSIBLE, Dice, Fault, FaultyBackend, InjectedFault, Script
+from tests.backend.faulty import (
+    POSSIBLE,
+    Dice,
+    Fault,
+    FaultyBackend,
+    InjectedFault,
+    Script,
+    TogetherBackend,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +50,7 @@ if TYPE_CHECKING:
 NO_FAULTS = Script({})
 
 
-class TestCountingKeepsTheContract(BackendContract, SyncsLaterContract):
+class TestCountingKeepsTheContract(BackendContract, SyncsLaterContract, SwapsTogetherContract):
     @pytest.fixture
     def backend(self) -> CountingBackend:
         return CountingBackend(MemoryBackend())
@@ -211,7 +220,7 @@ class TestFaults:
         assert slept == [0.5]
 
     def test_every_possible_fault_of_every_method_has_an_effect(self) -> None:
-        calls: dict[str, Callable[[FaultyBackend], object]] = {
+        calls: dict[str, Callable[[TogetherBackend], object]] = {
             "read_refs": lambda b: b.read_refs("r", ["main"]),
             "swap_ref": lambda b: create(b, MAIN),
             "read_rows": lambda b: b.read_rows("r", [an_id(1)]),
@@ -221,6 +230,7 @@ class TestFaults:
             "scan_rows": lambda b: list(b.scan_rows("r")),
             "erase": lambda b: b.erase("r"),
             "apply": lambda b: b.apply("r", [], RefSwap(MAIN.name, None, MAIN)),
+            "apply_all": lambda b: b.apply_all("r", [], [RefSwap(MAIN.name, None, MAIN)]),
             "try_apply": lambda b: b.try_apply("r", [], RefSwap(MAIN.name, None, MAIN)),
             "sync": lambda b: b.sync(),
             "append_log": lambda b: b.append_log("r", [line(1)]),
@@ -229,7 +239,7 @@ class TestFaults:
         assert calls.keys() == POSSIBLE.keys()
         for method, faults in POSSIBLE.items():
             for fault in faults:
-                backend = FaultyBackend(MemoryBackend(), Script({(method, 1): fault}))
+                backend = TogetherBackend(MemoryBackend(), Script({(method, 1): fault}))
                 if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER, Fault.WOULD_WAIT):
                     calls[method](backend)
                 else:

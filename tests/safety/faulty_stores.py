@@ -10,7 +10,7 @@ from morag.config import Settings
 from morag.errors import ServiceUnavailable, StoreBusy
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.backend.faulty import Fault, FaultyBackend, InjectedFault, Script
+from tests.backend.faulty import Fault, FaultyBackend, InjectedFault, Script, TogetherBackend
 from tests.safety.history_checks import put
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class BusyBackend(FaultyBackend):
             return super()._do(fault, work)
         except InjectedFault as failure:
             raise self.error(str(failure)) from failure
+
+
+class BusyTogetherBackend(TogetherBackend, BusyBackend):
+    """Creates and drops references in one step, and fails with an error that asks for a retry."""
 
 
 class Upcoming:

@@ -465,7 +465,7 @@ def start(lane: Lane, spawn: Spawn) -> list[Ticket]:
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit()])
 def test_an_interrupted_batch_is_not_acknowledged(interrupt: BaseException) -> None:
     spawner, writer = spawners.ManualSpawner(), Writer(interrupt)
-    lane = Lane(writer, "main", 1)  # type: ignore[arg-type]
+    lane = Lane(writer, "main", 1)
     one, other = start(lane, spawner.spawn), start(lane, spawner.spawn)
     with pytest.raises(type(interrupt)):
         spawner.run_one()
@@ -476,9 +476,9 @@ def test_an_interrupted_batch_is_not_acknowledged(interrupt: BaseException) -> N
 
 def test_a_batch_whose_sync_cannot_be_started_is_not_acknowledged() -> None:
     spawner = spawners.ManualSpawner()
-    lane = Lane(Writer(), "main", 10)  # type: ignore[arg-type]
+    lane = Lane(Writer(), "main", 10)
 
-    def spawn(work: Any, *, brief: bool = False) -> None:
+    def spawn(work: Any, *, brief: bool = False, near: bool = False) -> None:
         if not brief:
             raise RuntimeError("can't start new thread")
         spawner.spawn(work, brief=brief)
@@ -591,5 +591,5 @@ def test_a_commit_of_large_contents_is_not_brief() -> None:
     for size_bytes in (100_000, 1_000_000):
         request = repo.commit_request(f"size-{size_bytes}", [put("a")], "a")
         request.weigh(size_bytes)
-        repo.start(request, spawner.spawn, lambda ticket: ticket.failure)
+        repo.start(request, spawner.spawn, lambda ticket: None)
     assert spawner.were_brief == [True, False]

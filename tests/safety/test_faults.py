@@ -30,11 +30,12 @@ from morag.versions.repository import Repository
 from morag.versions.tickets import Waiter
 from morag.versions.world import World
 from tests import spawners
-from tests.backend.faulty import Dice, Fault, FaultyBackend, InjectedFault
+from tests.backend.faulty import Dice, Fault, FaultyBackend, InjectedFault, TogetherBackend
 from tests.safety.faulty_stores import (
     NO_FAULTS,
     QUICK,
     BusyBackend,
+    BusyTogetherBackend,
     OthersOnTop,
     Store,
     Time,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 THREADS, STEPS = 4, 12
 CURRENT = [fault for fault in Fault if fault is not Fault.STALE]
 SEEDS = range(4)
+FAULTY = [FaultyBackend, BusyBackend, TogetherBackend, BusyTogetherBackend]
 
 
 # Random faults
@@ -265,7 +267,7 @@ def fail_at_random(
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+@pytest.mark.parametrize("faulty", FAULTY)
 def test_acknowledged_commits_are_stored_once_and_whole(
     faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
 ) -> None:
@@ -275,7 +277,7 @@ def test_acknowledged_commits_are_stored_once_and_whole(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", seeds("fault seeds"))
 @pytest.mark.parametrize("faults", [CURRENT, list(Fault)], ids=["current", "stale"])
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+@pytest.mark.parametrize("faulty", FAULTY)
 def test_acknowledged_commits_are_stored_once_and_whole_for_any_seed(
     faulty: type[FaultyBackend], weak: bool, faults: list[Fault], seed: int
 ) -> None:
@@ -346,7 +348,7 @@ def fight_for_a_name(faulty: type[FaultyBackend], weak: bool, seed: int, rate: f
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+@pytest.mark.parametrize("faulty", FAULTY)
 def test_servers_that_fight_for_a_name_agree_whether_it_exists(
     faulty: type[FaultyBackend], weak: bool, seed: int
 ) -> None:
@@ -355,7 +357,7 @@ def test_servers_that_fight_for_a_name_agree_whether_it_exists(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", seeds("fault seeds"))
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+@pytest.mark.parametrize("faulty", FAULTY)
 def test_servers_that_fight_for_a_name_agree_whether_it_exists_for_any_seed(
     faulty: type[FaultyBackend], weak: bool, seed: int
 ) -> None:

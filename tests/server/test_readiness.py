@@ -17,7 +17,7 @@ def test_the_store_is_checked_once_for_all_waiting_requests() -> None:
     works: list[Callable[[], None]] = []
     answers: list[Response] = []
 
-    def spawn(work: Callable[[], None], brief: bool = False) -> None:
+    def spawn(work: Callable[[], None], brief: bool = False, near: bool = False) -> None:
         works.append(work)
 
     ready = Readiness(lambda: checks.append("store"))

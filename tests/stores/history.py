@@ -2,7 +2,8 @@
 
 Each client has its own table, and all clients share a few others. Every attempt is recorded with
 its answer. Afterwards each branch must be a line of commits that contains every acknowledged commit
-once and no refused one, and every refusal must have a reason.
+once and no refused one, and every refusal must have a reason. A read must show every commit that
+was acknowledged before the read began, whichever server it asked.
 """
 
 from __future__ import annotations
@@ -47,11 +48,22 @@ class Attempt(Struct):
     conflict: str = ""
 
 
+class Read(Struct, frozen=True):
+    """A head that a client read, and a commit that was acknowledged before the read began."""
+
+    uri: str
+    branch: str
+    acknowledged: str
+    head: str
+
+
 class History:
-    """The attempts of all clients, in no order."""
+    """The attempts and reads of all clients, in no order."""
 
     def __init__(self, uris: Sequence[str], clients: int, seed: int = 0) -> None:
         self.attempts: list[Attempt] = []
+        self.reads: list[Read] = []
+        self._acknowledged: dict[str, str] = {}
         self._uris = uris
         self._clients = clients
         self._seed = seed
@@ -88,7 +100,10 @@ class History:
                 table = _own(number) if own else random.choice(SHARED)
                 try:
                     if branch not in seen or random.random() < _FRESH_CHANCE:
-                        seen[branch] = client.references.get(branch).hash
+                        acknowledged = self._acknowledged.get(branch)
+                        seen[branch] = client.references.get(branch).hash or ""
+                        if acknowledged is not None:
+                            self.reads.append(Read(uri, branch, acknowledged, seen[branch]))
                 except ServiceUnavailable:
                     continue
                 attempt = Attempt(uri, branch, table, f"{worker}/{made}", seen.pop(branch))
@@ -97,7 +112,7 @@ class History:
                     result = client.commit(
                         branch, [put], attempt.message, expected=attempt.expected
                     )
-                    attempt.hash = seen[branch] = result.hash
+                    attempt.hash = seen[branch] = self._acknowledged[branch] = result.hash
                 except ReferenceConflict as refused:
                     attempt.conflict = str(refused)
                 except ServiceUnavailable:
@@ -110,17 +125,21 @@ class History:
         for branch in BRANCHES:
             first, *others = (_log(uri, branch) for uri in self._uris)
             assert all(log == first for log in others), "the servers return different logs"
-            self._check_branch([each for each in self.attempts if each.branch == branch], first)
+            attempts = [each for each in self.attempts if each.branch == branch]
+            self._check_branch(branch, attempts, first)
 
     def shares(self) -> list[float]:
         """The share of each server in all commits."""
         made = Counter(attempt.uri for attempt in self.attempts if attempt.hash)
         return [made[uri] / made.total() for uri in self._uris]
 
-    def _check_branch(self, attempts: list[Attempt], log: list[LogEntry]) -> None:
+    def _check_branch(self, branch: str, attempts: list[Attempt], log: list[LogEntry]) -> None:
         for newer, older in pairwise(log):
             assert newer.parent == older.meta.hash
         position = {entry.meta.hash: at for at, entry in enumerate(log)}
+        for read in self.reads:
+            if read.branch == branch:
+                assert position[read.head] <= position[read.acknowledged], f"stale: {read}"
         messages = Counter(entry.meta.message for entry in log)
         assert messages.keys() <= {_TABLES, *(attempt.message for attempt in attempts)}
         for attempt in attempts:

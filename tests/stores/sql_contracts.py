@@ -29,6 +29,7 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     DurableBackendContract,
     FullBackend,
+    SwapsTogetherContract,
     a_custom_row,
     a_row,
     an_id,
@@ -79,7 +80,7 @@ class SqlServer(Protocol):
     def cut(self, connection: int) -> None: ...
 
 
-class OnSqlServer(DurableBackendContract, AppliesWithLogContract):
+class OnSqlServer(DurableBackendContract, AppliesWithLogContract, SwapsTogetherContract):
     """Needs the fixtures `server`, `database` and `url`."""
 
 

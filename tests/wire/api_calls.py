@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from queue import Queue
-from threading import Event
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -45,14 +44,20 @@ def answered(api: Api, request: Request) -> Response:
     if isinstance(answer, Response):
         return answer
     responses: list[Response] = []
-    arrived = Event()
+    on_loop: Queue[Callable[[], None]] = Queue()
+
+    def spawn(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
+        if near:
+            on_loop.put(work)
+        else:
+            in_thread(work)
 
     def done(response: Response) -> None:
-        responses.append(response)
-        arrived.set()
+        on_loop.put(lambda: responses.append(response))
 
-    run(answer, in_thread, done, lambda error: api.failure(request, error))
-    assert arrived.wait(60), "no answer"
+    run(answer, spawn, done, lambda error: api.failure(request, error))
+    while not responses:
+        on_loop.get(timeout=60)()  # This thread stands for the event loop.
     return whole(responses[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from morag import Repository, Settings
 from morag.api.app import Api
 from morag.api.fair_queue import Job
 from morag.api.http import Client, Request, Response
-from morag.api.later import Queues
+from morag.api.later import Queues, run
+from morag.backend.base import ObjId, Ref, RefSwap
 from morag.backend.memory import MemoryBackend
 from morag.versions.world import World
 from tests.backend.counting import CountingBackend
@@ -73,6 +75,47 @@ def test_a_commit_after_the_first_reads_no_reference(version: str) -> None:
     assert remote.backend.counts == {"apply": 1}
 
 
+def test_a_read_of_cached_objects_reads_only_its_reference() -> None:
+    remote = RemoteApi()
+    create(remote.repository, "main", one="x")
+    read = SentRequest("GET", "/api/v2/trees/main/contents/one", "", [], b"")
+    first = remote.ask(read)
+    remote.backend.reset()
+    assert remote.ask(read) == first
+    assert remote.backend.counts == {"read_refs": 1}
+
+
+def test_a_read_of_other_objects_reads_its_reference_once() -> None:
+    remote = RemoteApi()
+    create(remote.repository, "main", one="x")
+    remote.backend.reset()
+    read = SentRequest("GET", "/api/v2/trees/main/contents/one", "", [], b"")
+    assert remote.ask(read).status == 200
+    assert remote.backend.counts == {"read_refs": 1, "read_rows": 1}  # The row of the value.
+
+
+def test_a_damaged_reference_does_not_disturb_the_readers_of_others() -> None:
+    memory = MemoryBackend()
+    repository = Repository(memory, Settings(), World())
+    damaged = Ref("refs/heads/bad", ObjId(b"short"))
+    assert memory.swap_ref("", RefSwap(damaged.name, None, damaged))
+    api, works = Api(repository, store_is_remote=True), ManualSpawner()
+    statuses: dict[str, int] = {}
+    for name in ("bad", "main"):
+        request = Request("GET", f"/api/v2/trees/{name}", client=Client("one"))
+        answer = api.answer(request)
+        assert not isinstance(answer, Response)
+
+        def done(response: Response, name: str = name) -> None:
+            statuses[name] = response.status
+
+        run(answer, works.spawn, done, partial(api.failure, request))
+    while works.waiting:
+        works.run_one()
+    assert statuses["main"] == 200
+    assert statuses["bad"] >= 500
+
+
 def _commit(path: str, query: str, table: str) -> SentRequest:
     content = f'{{"type": "ICEBERG_TABLE", "metadataLocation": "{table}", "snapshotId": 1,'
     content += ' "schemaId": 1, "specId": 1, "sortOrderId": 1}'
@@ -119,13 +162,13 @@ def test_reads_and_listings_together_leave_threads_to_the_lanes() -> None:
         assert queue is not None
         for number in range(100):
             queue.add(Job(Client(str(number)), works.spawn, lambda: None))
-    assert len(works.waiting) == 12
+    assert len(works.waiting) == 11
 
 
 def test_one_client_may_use_all_slots_for_reads_but_not_for_listings() -> None:
     queues = Queues(16, store_is_remote=True, monotonic=monotonic)
     assert queues.reads is not None
-    for queue, slots in ((queues.reads, 6), (queues.long_work, 4)):
+    for queue, slots in ((queues.reads, 5), (queues.long_work, 4)):
         works = ManualSpawner()
         for _ in range(100):
             queue.add(Job(Client("one"), works.spawn, lambda: None))

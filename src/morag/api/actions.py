@@ -40,6 +40,7 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 # Up to this number of keys are looked up at once, more by a thread, because contents may be large.
 # Most clients request no more than a table with its namespaces.
 _FEW_KEYS: Final = 4
+_FEW_COMMITS: Final = 4  # The same for commits to transplant.
 
 _CONTENT: Final = json_encoding("content")
 
@@ -85,14 +86,16 @@ def get_reference(
         found = call.service.references.get(name, fetch_all=fetch_all)
         return ok_at(show(found), found)
 
-    return call.in_thread(work) if fetch_all else call.near(work)
+    return call.in_thread(work) if fetch_all else call.near(work, RequestedRef(name))
 
 
 def create_reference(
     call: Call, kind: ReferenceKind, name: str, source: RequestedRef, show: ShowReference
 ) -> Answer:
-    references = call.service.references
-    return call.in_turn(lambda: show(references.create(kind, name, source)))
+    def work() -> Answer:
+        return call.in_reference_lane(call.service.references.creation(kind, name, source), show)
+
+    return call.near(work, source, is_change=True)
 
 
 def assign_reference(
@@ -108,7 +111,10 @@ def assign_reference(
 def delete_reference(
     call: Call, kind: ReferenceKind | None, target: RequestedRef, show: ShowReference
 ) -> Answer:
-    return call.in_turn(lambda: show(call.service.references.delete(kind, target)))
+    def work() -> Answer:
+        return call.in_reference_lane(call.service.references.deletion(kind, target), show)
+
+    return call.near(work, target, is_change=True)
 
 
 def get_content(
@@ -258,6 +264,8 @@ def transplant(
     def work() -> Answer:
         return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
 
+    if len(hashes) <= _FEW_COMMITS:
+        return call.near(work, target, *hashes, is_change=True)
     return call.before_lane(work)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from morag.api.http import Request, Response
 from morag.api.json_pieces import as_encoded, encoded, ending_with_list, joined, listed
-from morag.api.later import Answer, InLane, InPieces, InThread, Pieces
+from morag.api.later import AfterLookUp, Answer, InLane, InPieces, InThread, Pieces
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.model.names import check_hash
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from morag.service.paging import Items
     from morag.service.service import Service
     from morag.versions.commit_contents import Unencoded
+    from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.tickets import Request as LaneRequest
 
 T = TypeVar("T")
@@ -127,23 +128,33 @@ class Call:
         self, work: Callable[[], Answer], *refs: RequestedRef, is_change: bool = False
     ) -> Answer:
         """For a quick lookup: done at once, unless a ref has steps or the store is remote."""
-        queues = self._queues
-        queue = queues.reads
+        queues, service = self._queues, self.service
+        has_steps = False
         for ref in refs:
-            if ref.has_steps:
-                queue = queues.long_work
+            has_steps = has_steps or ref.has_steps
+        queue = queues.long_work if has_steps else queues.reads
         if queue is None:
             return work()
-        return InThread(queue, self.request.client, work, is_change=is_change)
+        in_thread = InThread(queue, self.request.client, work, is_change=is_change)
+        if has_steps:
+            return in_thread
+        names = [name for ref in refs for name in service.refs.look_up_names(ref)]
+        return AfterLookUp(service.look_ups, names, in_thread)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
-        """For creating, assigning and deleting references, which are done one after the other."""
+        """For assigning references, which is done one after the other."""
         references, client = self._queues.references, self.request.client
         return InThread(references, client, work, is_change=True)
 
     def in_lane(self, request: LaneRequest, answer: Callable[[Any], Response]) -> Answer:
         """For a change of a branch."""
         return InLane(self.service.start_in_lane, request, answer)
+
+    def in_reference_lane(
+        self, request: ReferenceRequest, answer: Callable[[Any], Response]
+    ) -> Answer:
+        """For creating and deleting references."""
+        return InLane(self.service.references.start, request, answer)
 
     def ref(self, ref: RequestedRef) -> RequestedRef:
         """A ref spec of the path, after all checks; `-` is the default branch."""

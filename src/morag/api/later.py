@@ -3,6 +3,7 @@
 This is the only way to hand work to a thread and come back. A handler returns a `Response`, or
 
 - `InThread`: one function, run in a thread when its client's turn in a `FairQueue` comes;
+- `AfterLookUp`: a quick read, once its refs were looked up in a store on another machine;
 - `InPieces`: a listing, produced in short turns and no faster than the client reads it;
 - `InLane`: a change of a branch, carried out by the driver of the branch's lane: a thread, or the
   event loop if the change is small and the store writes quickly.
@@ -18,14 +19,17 @@ Exceptions: a `Later` raises them or passes them to `done`. Only `run` turns the
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from morag.api.fair_queue import FairQueue, Job
 from morag.api.http import Client, Header, Piece, Response
-from morag.versions.tickets import Request, Spawn, Ticket
+from morag.versions.ref_look_ups import LookedUp, NotNear, RefLookUps, concerns_all
+from morag.versions.tickets import Queued, Spawn, Ticket
 
 FIRST_BYTES: Final = 256 * 1024
 """Up to this size an answer is sent as a whole; the rest of a larger one follows in pieces."""
@@ -78,14 +82,14 @@ def run(
         else:
             done(_GONE if isinstance(outcome, ClientGone) else failure(outcome))
 
-    def spawn_guarded(work: Callable[[], None], *, brief: bool = False) -> None:
+    def spawn_guarded(work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
         def guarded() -> None:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - See above.
                 finished(error)
 
-        spawn(guarded, brief=brief)
+        spawn(guarded, brief=brief, near=near)
 
     try:
         later.start(spawn_guarded, finished)
@@ -105,11 +109,11 @@ class Queues:
     ) -> None:
         self.monotonic = monotonic
         # Together fewer than there are threads, if there are enough: two more read large requests,
-        # and two are left for lanes. With an embedded store, long work only competes for the
-        # interpreter, so a small number leaves more of it for other requests.
-        reads = max(1, threads // 2 - 2)
+        # one looks up refs, and two are left for lanes. With an embedded store, long work only
+        # competes for the interpreter, so a small number leaves more of it for other requests.
+        reads = max(1, threads // 2 - 3)
         long_work = (
-            max(1, threads - reads - 5) if store_is_remote else min(reads, _LONG_WORK_EMBEDDED)
+            max(1, threads - reads - 6) if store_is_remote else min(reads, _LONG_WORK_EMBEDDED)
         )
         # Reads are short, so no slot is reserved for other clients.
         self.reads = FairQueue(reads, _MOST_WAITING) if store_is_remote else None
@@ -150,6 +154,45 @@ class InThread(Struct, frozen=True):
 
         abandon = None if self.is_change else lambda: done(ClientGone())
         self.queue.add(Job(self.client, spawn, work, abandon))
+
+
+class AfterLookUp(Struct, frozen=True):
+    """A quick read of a store on another machine.
+
+    Its refs are looked up together with those of other requests. Then it is answered where requests
+    come in, or in a thread if it needs an object that is not cached.
+    """
+
+    look_ups: RefLookUps
+    names: Sequence[str]
+    in_thread: InThread
+
+    def start(self, spawn: Spawn, done: Done) -> None:
+        def found(refs: LookedUp | Exception) -> None:
+            try:
+                self._answer(refs, spawn, done)
+            except Exception as error:  # noqa: BLE001 - Other requests wait for this function.
+                done(error)
+
+        self.look_ups.start(self.names, spawn, found)
+
+    def _answer(self, refs: LookedUp | Exception, spawn: Spawn, done: Done) -> None:
+        in_thread = self.in_thread
+        if isinstance(refs, Exception):
+            if concerns_all(refs):
+                raise refs
+            in_thread.start(spawn, done)
+            return
+        try:
+            answer = refs.run_near(in_thread.work)
+        except NotNear:
+            work = partial(refs.run, in_thread.work)
+            replace(in_thread, work=work).start(spawn, done)
+            return
+        if isinstance(answer, Response):
+            done(answer)
+        else:
+            answer.start(spawn, done)
 
 
 class Pieces(Struct, frozen=True):
@@ -257,8 +300,8 @@ class InLane(Struct, frozen=True):
     a thread.
     """
 
-    start_in_lane: Callable[[Request, Spawn, Callable[[Ticket], None]], None]
-    request: Request
+    start_in_lane: Callable[[Any, Spawn, Callable[[Ticket], None]], None]
+    request: Queued
     answer: Callable[[Any], Response]
 
     def start(self, spawn: Spawn, done: Done) -> None:

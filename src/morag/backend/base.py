@@ -183,6 +183,21 @@ class SyncsLater(AppliesAtOnce, Protocol):
 
 
 @runtime_checkable
+class SwapsTogether(Protocol):
+    """A backend that can insert rows and swap several refs atomically, in one call."""
+
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        """Insert the rows, swap all refs and append to the ref-log: all or nothing.
+
+        False, and nothing is written, if the expectation of a swap does not hold. The swaps are of
+        different refs, each of them changes something, and no row is of kind `UNIQUE_KIND`.
+        """
+        ...
+
+
+@runtime_checkable
 class ChecksWritable(Protocol):
     """A backend that may refuse writes while it still reads, for instance when its disk is full."""
 

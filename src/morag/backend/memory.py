@@ -120,6 +120,19 @@ class MemoryBackend:
     def sync(self) -> None:
         """Nothing is durable, so nothing is left to do."""
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        with self._lock:
+            stored = self._repos[repo]
+            if not all(map(stored.expects, swaps)):
+                return False
+            stored.insert(rows)
+            stored.append(log)
+            for swap in swaps:
+                stored.move(swap)
+            return True
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._lock:
             self._repos[repo].append(rows)

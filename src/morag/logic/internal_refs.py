@@ -78,25 +78,28 @@ def _commit_once(
         return is_unchanged_by_swap(persist, ref)
     built = build_commit(persist, head, draft)
     tried.append(built.commit)
-    return publish(persist, ref, built.commit, [*objects, *built.indexes, built.commit])
+    new = [*objects, *built.indexes, built.commit]
+    return written(
+        persist, name, built.commit, lambda: persist.publish(new, ref, built.commit.id) is not None
+    )
 
 
-def publish(persist: Persist, ref: Ref, commit: Commit, objects: Sequence[Obj]) -> bool:
-    """Store the objects and move the reference. False if another writer was faster.
+def written(persist: Persist, name: str, commit: Commit, write: Callable[[], bool]) -> bool:
+    """Whether `write` moved the reference to the commit.
 
     If the reply to a successful swap is lost, that looks like a failure or like a lost race. The
     commit's id shows whether the swap was ours.
     """
     try:
-        if persist.publish(objects, ref, commit.id) is not None:
+        if write():
             return True
     except Exception as failure:  # After any error the swap may have succeeded.
-        if is_published(persist, ref.name, commit):
+        if is_published(persist, name, commit):
             return True
         if isinstance(failure, StoreBusy):
             return False
         raise
-    return is_published(persist, ref.name, commit)
+    return is_published(persist, name, commit)
 
 
 def is_unchanged_by_swap(persist: Persist, ref: Ref) -> bool:

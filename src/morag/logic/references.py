@@ -23,22 +23,16 @@ from morag.errors import (
     StoreBusy,
     StoreCannotWrite,
 )
-from morag.format.ids import NO_ANCESTOR
-from morag.format.index_entries import payload_of, value_of
+from morag.format.index_entries import value_of
 from morag.format.objects import RefObj
 from morag.format.records import Ref
 from morag.index.keys import text_key
-from morag.logic.commits import Add, CommitConflicts, Draft, Remove
-from morag.logic.internal_refs import (
-    REFS,
-    commit_internal,
-    internal_draft,
-    is_unchanged_by_swap,
-    missing,
-)
+from morag.logic.commits import CommitConflicts
+from morag.logic.internal_refs import REFS, commit_internal, is_unchanged_by_swap, missing
+from morag.logic.name_commits import initial_state, name_added, name_removed
+from morag.logic.reference_batches import Drop, ReferenceBatches
 from morag.logic.reference_reader import INTERNAL, ReferenceReader, ref_of, short_name
 from morag.logic.reflog import RefOperation
-from morag.model.times import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,6 +41,8 @@ if TYPE_CHECKING:
     from morag.format.objects import Obj
     from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
+    from morag.logic.commits import Draft
+    from morag.logic.reference_batches import Change
     from morag.logic.reflog import RefLogWriter
     from morag.logic.retry import Retries
     from morag.persist.persist import Persist
@@ -66,6 +62,7 @@ class References:
         self._reader = ReferenceReader(persist)
         self._ref_log = ref_log
         self._retries = retries
+        self._batches = ReferenceBatches(persist, ref_log, retries)
         # Names change one at a time in this process; the swap decides between processes. Reentrant
         # because a change completes earlier ones first.
         self._lock = RLock()
@@ -82,6 +79,22 @@ class References:
         if ref is None and self._reader.created(name) is None:
             return None
         return self._complete(name) if ref is None or ref.deleted else ref
+
+    def change_all(self, changes: Sequence[Change]) -> list[Ref | Exception]:
+        """Make the changes, together as far as possible; return the refs or the errors, in order.
+
+        A failure of the store is the error of all later changes, too: they need not wait in turn.
+        """
+        with self._lock:
+            made = self._batches.make(changes) if self._persist.swaps_together else {}
+            outcomes: list[Ref | Exception] = []
+            busy: StoreBusy | None = None
+            for number, change in enumerate(changes):
+                outcome = made.get(number) or busy or self._outcome(change)
+                if isinstance(outcome, StoreBusy):
+                    busy = outcome
+                outcomes.append(outcome)
+            return outcomes
 
     def create(
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""
@@ -133,10 +146,20 @@ class References:
             if ref.pointer != expected:
                 raise RefMoved(ref)
             marked = msgspec.structs.replace(ref, deleted=True)
-            if not self._swapped(name, ref, marked, [self._removal(ref, who)]):
+            if not self._swapped(name, ref, marked, [self._ref_log.removal(ref, who)]):
                 raise RefMoved(self._existing(name))
             self._finish_drop(marked)
             return ref
+
+    def _outcome(self, change: Change) -> Ref | Exception:
+        try:
+            if isinstance(change, Drop):
+                return self.drop(change.name, change.expected, change.who)
+            if self._reader.find(change.other_kind) is not None:
+                raise ReferenceAlreadyExists.named(short_name(change.name))
+            return self.create(change.name, change.pointer, change.extended_info, change.who)
+        except Exception as failure:  # noqa: BLE001 - The caller passes it to its client.
+            return failure
 
     def _inserted(self, ref: Ref, line: LogRow) -> Ref:
         """Insert the ref of a name that this process committed."""
@@ -269,7 +292,7 @@ class References:
             found = self._persist.ref(ref.name)
             if found is None or found.created_micros != ref.created_micros:
                 return True
-            now, lines = found, [] if found.deleted else [self._removal(found)]
+            now, lines = found, [] if found.deleted else [self._ref_log.removal(found)]
         raise AssertionError("the attempts end with an error")
 
     def _check_until_answered(self, check: Callable[[Ref], bool], ref: Ref) -> bool:
@@ -300,24 +323,16 @@ class References:
         It relies on `read_refs` being current, and only that: elsewhere a swap verifies it.
         """
         op = self._reader.names(self._reader.names_ref()).get(text_key(ref.name))
-        return op is not None and value_of(op) == _initial_state(ref).id
-
-    def _removal(self, ref: Ref, who: str = "") -> LogRow:
-        return self._ref_log.line(
-            ref.name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who
-        )
+        return op is not None and value_of(op) == initial_state(ref).id
 
     # Commits on int/refs
 
     def _commit_name(self, ref: Ref) -> None:
-        created, key = _initial_state(ref), text_key(ref.name)
-
         def draft(_: CommitIndex) -> Draft:
-            message = f"Create reference {ref.name} pointing to {ref.pointer.hex()}"
-            return self._draft("create", ref, message, adds=[Add(key, 0, created.id)])
+            return name_added(ref, self._persist.clock_nanos())
 
         try:
-            self._commit(draft, [created])
+            self._commit(draft, [initial_state(ref)])
         except CommitConflicts:
             raise ReferenceAlreadyExists.named(short_name(ref.name)) from None
 
@@ -330,37 +345,12 @@ class References:
                 return None  # Another process committed it already.
             if self._persist.fetch(RefObj, value_of(op)).created_micros != ref.created_micros:
                 return None  # The name belongs to a newer reference by now.
-            message = f"Drop reference {ref.name} pointing to {ref.pointer.hex()}"
-            remove = Remove(key, payload_of(op), value_of(op))
-            return self._draft("delete", ref, message, removes=[remove])
+            return name_removed(ref, op, self._persist.clock_nanos())
 
         self._commit(draft, [])
 
-    def _draft(
-        self,
-        operation: str,
-        ref: Ref,
-        message: str,
-        adds: Sequence[Add] = (),
-        removes: Sequence[Remove] = (),
-    ) -> Draft:
-        nanos = self._persist.clock_nanos()
-        headers = {
-            "operation": operation,
-            "name": ref.name,
-            "head": ref.pointer.hex(),
-            "timestamp": instant_text(nanos),
-            "timestamp.millis": str(nanos // 1_000_000),
-        }
-        return internal_draft(message, headers, adds, removes)
-
     def _commit(self, make: Callable[[CommitIndex], Draft | None], objects: Sequence[Obj]) -> None:
         commit_internal(self._persist, self._retries, REFS, make, objects)
-
-
-def _initial_state(ref: Ref) -> RefObj:
-    """The stored record of a reference that has not moved since its creation."""
-    return RefObj(ref.name, ref.pointer, ref.created_micros, ref.extended_info)
 
 
 def _check_not_internal(name: str) -> None:

@@ -82,6 +82,10 @@ class RefLogWriter:
         suffix = sha256(name.encode()).digest()[:4]  # Instead of random bytes.
         return _row((at * 1000).to_bytes(8, "big") + suffix, move)
 
+    def removal(self, ref: Ref, who: str = "") -> LogRow:
+        """The line of a drop."""
+        return self.line(ref.name, RefOperation.DELETE_REFERENCE, ref.pointer, NO_ANCESTOR, who)
+
     def has(self, line: LogRow) -> bool:
         """Whether the log has a line with this key."""
         after = (int.from_bytes(line.key, "big") + 1).to_bytes(len(line.key), "big")

@@ -16,6 +16,7 @@ from morag.backend.base import (
     LimitsRows,
     Private,
     RefSwap,
+    SwapsTogether,
     SyncsLater,
 )
 from morag.backend.read_only import ReadOnlyBackend
@@ -23,10 +24,11 @@ from morag.errors import BadRequest, RepositoryCorrupt
 from morag.format.damage import damaged_ref
 from morag.format.ids import ID_BYTES
 from morag.format.object_codec import decode, encode
-from morag.format.objects import Commit, Index, IndexSegments
+from morag.format.objects import Commit, Index, IndexSegments, RefObj
 from morag.format.proof import is_proven
 from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
+from morag.persist.near import NearReads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +43,7 @@ F = TypeVar("F")
 
 _RECENT_COMMITS: Final = 500
 _FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
-_KEPT: Final = frozenset({Commit, Index, IndexSegments})
+_KEPT: Final = frozenset({Commit, Index, IndexSegments, RefObj})
 
 
 class ObjectMissing(RepositoryCorrupt):
@@ -88,9 +90,15 @@ class Persist:
         self._staged: dict[ObjId, Obj] = {}
         self._stagings: dict[ObjId, int] = {}
         self._staging = Lock()
+        self.near = NearReads()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._quick = backend if isinstance(backend, SyncsLater) else None
+        self._apply_all = backend.apply_all if isinstance(backend, SwapsTogether) else None
+        self.swaps_together = self._apply_all is not None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
+        self._most_name_characters = (
+            backend.most_name_characters if isinstance(backend, LimitsNames) else None
+        )
         self.read_only = isinstance(backend, ReadOnlyBackend)
         self.is_shared = not isinstance(backend, Private)
 
@@ -149,6 +157,7 @@ class Persist:
             else:
                 found[id] = obj
         if missing:
+            self.near.check_store()
             rows = self._backend.read_rows(self._repo, missing)
             lost = [id for id in missing if id not in rows]
             if lost:
@@ -168,6 +177,7 @@ class Persist:
 
     def find(self, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         """The stored rows, past the cache."""
+        self.near.check_store()
         return self._backend.read_rows(self._repo, ids)
 
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
@@ -220,6 +230,25 @@ class Persist:
             if not self._backend.swap_ref(self._repo, swap):
                 return None
             self.append_log(log)
+        self._keep(objs, rows)
+        return moved
+
+    def publish_all(
+        self, objs: Sequence[Obj], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+    ) -> bool:
+        """Store the objects and change all refs in one step. False if a ref was changed before.
+
+        Only for a backend that `swaps_together`, and without unique values.
+        """
+        assert self._apply_all is not None, "the backend swaps refs together"
+        rows = self.encoded(objs)
+        if not self._apply_all(self._repo, rows, swaps, log):
+            return False
+        self._keep(objs, rows)
+        return True
+
+    def _keep(self, objs: Sequence[Obj], rows: Sequence[Row]) -> None:
+        """Cache published objects."""
         stored_bytes = {row.id: len(row.data) for row in rows}
         for obj in objs:
             # Keep the objects that the next commit needs. Values are for readers, and the values
@@ -230,7 +259,6 @@ class Persist:
                 obj.settle()
             elif type(obj) is Commit:
                 self._note_recent(obj.id)
-        return moved
 
     def _try_apply(
         self, quick: SyncsLater, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow]
@@ -278,6 +306,10 @@ class Persist:
     # References
 
     def refs(self, names: Sequence[str]) -> dict[str, Ref]:
+        looked_up = self.near.find(names)
+        if looked_up is not None:
+            return looked_up
+        self.near.check_store()
         found = self._backend.read_refs(self._repo, names)
         for ref in found.values():
             # A ref has no hash. Check what can be checked without further reads.
@@ -302,13 +334,12 @@ class Persist:
 
     def check_name(self, name: str) -> None:
         """Refuse a full name that is too long for the backend."""
-        if isinstance(self._backend, LimitsNames):
-            most = self._backend.most_name_characters
-            if len(name) > most:
-                raise BadRequest(
-                    f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/'"
-                    f" before it, is longer than the store allows ({most})"
-                )
+        most = self._most_name_characters
+        if most is not None and len(name) > most:
+            raise BadRequest(
+                f"A name of {len(name)} characters, counted with 'refs/heads/' or 'refs/tags/'"
+                f" before it, is longer than the store allows ({most})"
+            )
 
     def moved(self, ref: Ref, pointer: ObjId) -> Ref:
         """The ref after a move, with its previous pointers."""

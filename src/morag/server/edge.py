@@ -276,8 +276,8 @@ class Edge:
         size = len(response.body)
         return size >= self.settings.gzip_min_bytes and size > 0 and wants_gzip(request)
 
-    def _spawn(self, work: Callable[[], None], *, brief: bool = False) -> None:
-        if brief and self._writes_quickly:
+    def _spawn(self, work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
+        if near or (brief and self._writes_quickly):
             self._call_soon(work)
         else:
             self._threads.spawn(work)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from morag.errors import BadRequest, ReferenceNotFound
-from morag.model.names import check_reference_name
+from morag.model.names import check_reference_name, full_name
 from morag.model.references import Reference
 from morag.model.refspecs import (
     HASH_AND_STEPS_RULE,
@@ -195,10 +195,16 @@ class RefResolution:
         commit = ref.commit()
         if kind not in allowed:
             raise BadRequest(f"{role} must be {_NAMES[allowed]}.")
-        _check_unambiguous(commit, label)
-        assert commit.hash is not None, "the check requires it"
-        hash = self._repository.resolve(commit).hash if commit.relatives else commit.hash
-        return NamedCommit(kind, name, hash)
+        return NamedCommit(kind, name, self._unambiguous_hash(commit, label))
+
+    def expected_hash(self, ref: RequestedRef) -> str:
+        """Like `named_commit`, for a reference that was found already."""
+        return self._unambiguous_hash(ref.commit(), "Expected hash")
+
+    def look_up_names(self, ref: RequestedRef) -> tuple[str, ...]:
+        """The full names of the refs that are read to find this one."""
+        name = self._default_branch if ref.name is None else ref.name
+        return () if name == DETACHED else (full_name("BRANCH", name), full_name("TAG", name))
 
     def branch_without_lookup(self, ref: RequestedRef) -> NamedCommit | None:
         """The branch and the commit, if the client names both and no lookup is needed.
@@ -220,6 +226,11 @@ class RefResolution:
             self._repository.references.get(name)  # A missing reference is reported first.
             raise BadRequest(ref.mistake)
         return RefSpec(name, ref.hash, ref.relatives)
+
+    def _unambiguous_hash(self, commit: RefSpec, label: str) -> str:
+        _check_unambiguous(commit, label)
+        assert commit.hash is not None, "the check requires it"
+        return self._repository.resolve(commit).hash if commit.relatives else commit.hash
 
     def _name(self, ref: RequestedRef) -> str:
         if ref.name is None:

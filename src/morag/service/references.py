@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from morag.model.results import Page
     from morag.service.paging import Items, Paging
     from morag.service.ref_resolution import RefResolution, RequestedRef
+    from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.repository import Repository
+    from morag.versions.tickets import Spawn, Ticket
 
 
 _DESCRIBED_AT_ONCE: Final = 10  # Metadata needs a walk to the merge base.
@@ -64,12 +66,11 @@ class References:
         found = Found(known, paging, self._cpu_seconds, wanted=wanted, repeatable=False)
         return Filled(found, fill)
 
-    def create(self, kind: ReferenceKind, name: str, source: RequestedRef) -> Reference:
+    def creation(self, kind: ReferenceKind, name: str, source: RequestedRef) -> ReferenceRequest:
         """Create a reference at a commit, which need not be on the reference in `source`."""
         check_new_reference_name(name)
         at = self._refs.named_commit(source, label="Target hash")
-        make = self._known.create_branch if kind == "BRANCH" else self._known.create_tag
-        return make(name, RefSpec(None, at.hash))
+        return self._known.creation(kind, name, RefSpec(None, at.hash))
 
     def assign(
         self, kind: ReferenceKind | None, target: RequestedRef, to: RequestedRef
@@ -79,14 +80,20 @@ class References:
         _check_kind(kind, old.kind, old.name)
         return self._known.assign(old.name, RefSpec(None, new.hash), old.hash)
 
-    def delete(self, kind: ReferenceKind | None, target: RequestedRef) -> Reference:
+    def deletion(self, kind: ReferenceKind | None, target: RequestedRef) -> ReferenceRequest:
         name = target.name or self._repository.default_branch
         if name == DETACHED:
             raise ReferenceNotFound.named(name)
         existing = self._known.get(name)
         _check_kind(kind, existing.type, name)
         self._known.check_deletable(existing.type, name)
-        return self._known.delete(name, self._refs.named_commit(target).hash)
+        return self._known.deletion(existing, self._refs.expected_hash(target))
+
+    def start(
+        self, request: ReferenceRequest, spawn: Spawn, finished: Callable[[Ticket], None]
+    ) -> None:
+        """Carry out a creation or a deletion, without waiting for it."""
+        self._known.start(request, spawn, finished)
 
     def history(self, name: str, scan_commits: int) -> Iterator[ReferenceHistory | None]:
         """Recent heads, checked, as well as `scan_commits` commits below. Yields None after each

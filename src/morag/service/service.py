@@ -31,7 +31,8 @@ class Service:
         self, repository: Repository, cpu_seconds: Callable[[], float] = _WORLD.cpu_seconds
     ) -> None:
         self._repository = repository
-        refs = RefResolution(repository)
+        self.look_ups = repository.look_ups
+        self.refs = refs = RefResolution(repository)
         self.default_branch = repository.default_branch
         self.references = References(repository, refs, cpu_seconds)
         self.listings = Listings(repository, refs, cpu_seconds)

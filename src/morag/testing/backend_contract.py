@@ -29,6 +29,7 @@ from morag.backend.base import (
     RefSwap,
     Row,
     Slice,
+    SwapsTogether,
     SyncsLater,
 )
 from morag.protobuf import bytes_field, int_field, text_field
@@ -689,6 +690,71 @@ class SyncsLaterContract(AppliesWithLogContract):
         assert backend.read_log("r", None, 99) == [line(winner)]
 
 
+class SwapsTogetherContract:
+    """For a backend with `apply_all` and the ref-log."""
+
+    def test_apply_all_creates_moves_and_deletes(self, backend: TogetherBackend) -> None:
+        gone = Ref("gone", an_id("gone"), extended_info=an_id("info"))
+        new = Ref("new", an_id("new"), extended_info=an_id("info"), previous=PREVIOUS)
+        old = a_row("old", micros=1000)
+        create(backend, MAIN)
+        create(backend, gone)
+        backend.insert_rows("r", [old])
+        again = replace(old, referenced_micros=2000)
+        swaps = [
+            RefSwap(MAIN.name, MAIN, MOVED),
+            RefSwap(new.name, None, new),
+            RefSwap(gone.name, gone, None),
+        ]
+        assert backend.apply_all("r", [again, a_row(1, "c")], swaps, [line(1), line(2)])
+        refs = backend.read_refs("r", [MAIN.name, new.name, gone.name])
+        assert refs == {MAIN.name: MOVED, new.name: new}
+        assert by_id(backend.scan_rows("r")) == by_id([again, a_row(1, "c")])
+        assert backend.read_log("r", None, 9) == [line(2), line(1)]
+
+    def test_apply_all_writes_nothing_if_an_expectation_fails(
+        self, backend: TogetherBackend
+    ) -> None:
+        gone, new = Ref("gone", an_id("gone")), Ref("new", an_id("new"))
+        create(backend, MAIN)
+        create(backend, gone)
+        good = RefSwap(MAIN.name, MAIN, MOVED), RefSwap(new.name, None, new)
+        for bad in (
+            RefSwap(gone.name, None, gone),
+            RefSwap(gone.name, replace(gone, created_micros=9), None),
+            RefSwap(gone.name, replace(gone, extended_info=an_id(1)), replace(gone, deleted=True)),
+            RefSwap("never there", replace(gone, name="never there"), None),
+        ):
+            for swaps in ([*good, bad], [bad, *good]):
+                assert not backend.apply_all("r", [a_row(1)], swaps, [line(1)])
+        refs = backend.read_refs("r", [MAIN.name, new.name, gone.name, "never there"])
+        assert refs == {MAIN.name: MAIN, gone.name: gone}
+        assert list(backend.scan_rows("r")) == []
+        assert backend.read_log("r", None, 9) == []
+
+    def test_racing_apply_alls_count_each_win_once(self, backend: TogetherBackend) -> None:
+        """Each thread creates or deletes a ref of its own and moves one that all move."""
+        create(backend, Ref("count", an_id(0)))
+
+        def work(number: int) -> None:
+            own: Ref | None = None
+            for _ in range(6):
+                other = Ref(f"own-{number}", an_id(number)) if own is None else None
+                while True:
+                    now = read(backend, "count")
+                    swaps = [
+                        RefSwap("count", now, replace(now, created_micros=now.created_micros + 1)),
+                        RefSwap(f"own-{number}", own, other),
+                    ]
+                    if backend.apply_all("r", [], swaps):
+                        break
+                own = other
+
+        at_once(work, range(THREADS))
+        assert read(backend, "count").created_micros == 6 * THREADS
+        assert backend.read_refs("r", [f"own-{n}" for n in range(THREADS)]) == {}
+
+
 class DurableBackendContract(BackendContract):
     """For a backend whose data outlives its process.
 
@@ -736,6 +802,9 @@ class RefLogBackend(Backend, KeepsRefLog, Protocol): ...
 
 
 class FullBackend(Backend, AppliesAtOnce, KeepsRefLog, Protocol): ...
+
+
+class TogetherBackend(Backend, SwapsTogether, KeepsRefLog, Protocol): ...
 
 
 class SyncsLaterBackend(Backend, SyncsLater, KeepsRefLog, Protocol): ...

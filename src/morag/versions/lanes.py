@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from morag.errors import ServiceUnavailable, StoreBusy
@@ -25,10 +25,21 @@ from morag.versions.tickets import Caller, Waiter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from morag.versions.batches import BatchWriter
-    from morag.versions.tickets import Request, Spawn, Ticket
+    from morag.versions.syncs import Syncs
+    from morag.versions.tickets import Queued, Request, Spawn, Ticket
 
 _CROWDED_BATCHES: Final = 16
+
+
+class Writer(Protocol):
+    """Carries out the requests of a lane. Without `syncs` it may always wait."""
+
+    @property
+    def syncs(self) -> Syncs | None: ...
+
+    def write(self, branch: str, batch: Sequence[Ticket], *, may_wait: bool) -> bool:
+        """Settle every ticket of the batch; see `BatchWriter.write`."""
+        ...
 
 
 class Lane:
@@ -36,7 +47,7 @@ class Lane:
 
     def __init__(
         self,
-        writer: BatchWriter,
+        writer: Writer,
         branch: str,
         batch: int,
         let_others_run: Callable[[], None] = lambda: None,
@@ -50,7 +61,11 @@ class Lane:
         self._crowded = 0  # For how many more batches it counts as crowded.
         self._lock = Lock()
 
-    def run(self, request: Request) -> Any:
+    @property
+    def can_be_brief(self) -> bool:
+        return self._writer.syncs is not None
+
+    def run(self, request: Queued) -> Any:
         """Carry out the request, here or in the driving thread. Returns when it is durable."""
         ticket = Waiter(request)
         if not self.join([ticket]):
@@ -63,7 +78,7 @@ class Lane:
             self.drive(ticket)
         return ticket.result()
 
-    def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
+    def start(self, request: Queued, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:
         """Carry out the request without waiting for it.
 
         If the lane is idle, `spawn` gets a function that drives it. The driver calls `finished`,
@@ -100,10 +115,12 @@ class Lane:
         `spawn` gets the sync. It gets the batch itself if that cannot be written without a wait.
         """
         batch: list[Ticket] = []
+        syncs = self._writer.syncs
+        assert syncs is not None, "the lane can be brief"
         try:
             must_sync = self._write_next(batch, until, may_wait=False)
             if must_sync:
-                self._writer.syncs.then(spawn, lambda failure: self._synced(batch, failure))
+                syncs.then(spawn, lambda failure: self._synced(batch, failure))
         except WouldWait:
             with self._lock:
                 self._waiting.extendleft(reversed(batch))
@@ -211,7 +228,7 @@ def _driver_interrupted() -> ServiceUnavailable:
 class Lanes:
     """The lanes of all branches. A lane exists while it is in use."""
 
-    def __init__(self, writer: BatchWriter, batch: int, let_others_run: Callable[[], None]) -> None:
+    def __init__(self, writer: Writer, batch: int, let_others_run: Callable[[], None]) -> None:
         self._writer = writer
         self._batch = batch
         self._let_others_run = let_others_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from morag.errors import BadRequest, ReferenceAlreadyExists, ReferenceConflict
+from morag.errors import BadRequest
 from morag.format.commit_headers import meta_of
 from morag.format.ids import NO_ANCESTOR
 from morag.format.objects import Tag
@@ -13,7 +13,6 @@ from morag.logic import history
 from morag.logic.consistency import Consistency, check_log, check_reference
 from morag.logic.references import RefMoved
 from morag.logic.reflog import read_moves
-from morag.model.conflicts import Conflict, ConflictType
 from morag.model.keys import check_unicode
 from morag.model.meta import check_headers
 from morag.model.names import (
@@ -35,6 +34,7 @@ from morag.model.references import (
 from morag.model.results import Page
 from morag.model.times import instant_text
 from morag.versions.listing import Listing, key_token, token_key
+from morag.versions.reference_lane import ReferenceRequest, unexpected_hash
 from morag.versions.resolve import object_id
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from morag.model.names import ReferenceKind
     from morag.persist.persist import Persist
     from morag.versions.resolve import At, Resolver
+    from morag.versions.tickets import Spawn, Ticket
     from morag.versions.writers import Writers
 
 
@@ -119,13 +120,13 @@ class NamedReferences:
 
     def create_branch(self, name: str, at: At | None, *, who: str = "") -> Reference:
         """Create a branch at a commit, such as `main` or `main~1`; None means the empty state."""
-        return self._create("BRANCH", name, at, None, who)
+        return self._run(self.creation("BRANCH", name, at, who=who))
 
     def create_tag(
         self, name: str, at: At, note: TagNote | None = None, *, who: str = ""
     ) -> Reference:
         """Create a tag, optionally with a message, headers and a signature."""
-        return self._create("TAG", name, at, note, who)
+        return self._run(self.creation("TAG", name, at, note, who=who))
 
     def note(self, tag: str) -> TagNote | None:
         """The message, headers and signature of a tag."""
@@ -142,29 +143,22 @@ class NamedReferences:
         wanted = None if expected is None else check_hash(expected)
         writers = self._writers()
         kind, ref = self._resolver.named(name)
-        _check_at(name, ref, wanted)
+        _check_at(name, ref.pointer.hex(), wanted)
         target = self._resolver.resolve(to).id
         writers.heads.forget(ref.name)
         try:
             moved = writers.references.move(ref, target, who)
         except RefMoved as elsewhere:
-            raise _unexpected(name, ref.pointer.hex(), elsewhere.ref) from None
+            raise unexpected_hash(name, ref.pointer.hex(), elsewhere.ref.pointer.hex()) from None
         return Reference(kind, name, moved.pointer.hex())
 
     def delete(self, name: str, expected: str | None = None, *, who: str = "") -> Reference:
         """Delete a reference that is at the expected hash. Its commits stay."""
         check_unicode("who", who)
-        wanted = None if expected is None else check_hash(expected)
-        writers = self._writers()
-        kind, ref = self._resolver.named(name)
-        self.check_deletable(kind, name)
-        _check_at(name, ref, wanted)
-        writers.heads.forget(ref.name)
-        try:
-            writers.references.drop(ref.name, ref.pointer, who)
-        except RefMoved as elsewhere:
-            raise _unexpected(name, ref.pointer.hex(), elsewhere.ref) from None
-        return Reference(kind, name, ref.pointer.hex())
+        if expected is not None:
+            check_hash(expected)
+        self._writers()
+        return self._run(self.deletion(self.get(name), expected, who=who))
 
     def check_deletable(self, kind: str, name: str) -> None:
         """Refuse to delete the default branch."""
@@ -225,21 +219,20 @@ class NamedReferences:
             if token is None or len(shown) == limit:
                 return Page(tuple(shown), token)
 
-    def _create(
+    def creation(
         self,
         kind: ReferenceKind,
         name: str,
         at: At | None,
-        note: TagNote | None,
-        who: str,
-    ) -> Reference:
+        note: TagNote | None = None,
+        *,
+        who: str = "",
+    ) -> ReferenceRequest:
+        """A creation, checked and ready for its lane."""
         check_new_reference_name(name)
         check_unicode("who", who)
-        writers = self._writers()
+        self._writers()
         target: ObjId = NO_ANCESTOR if at is None else self._resolver.resolve(at).id
-        other = full_name("TAG" if kind == "BRANCH" else "BRANCH", name)
-        if self._references.find(other) is not None:
-            raise ReferenceAlreadyExists.named(name)
         extended = None
         if note is not None:
             _check_note(note)
@@ -249,11 +242,28 @@ class NamedReferences:
             tag = Tag(note.message or None, headers, note.signature or None)
             self._persist.store([tag])
             extended = tag.id
-        try:
-            writers.references.create(full_name(kind, name), target, extended, who)
-        except ReferenceAlreadyExists:
-            raise ReferenceAlreadyExists.named(name) from None
-        return Reference(kind, name, target.hex())
+        return ReferenceRequest.to_create(kind, name, target, extended, who)
+
+    def deletion(
+        self, existing: Reference, expected: str | None = None, *, who: str = ""
+    ) -> ReferenceRequest:
+        """A deletion of a reference as it was read, checked and ready for its lane."""
+        wanted = None if expected is None else check_hash(expected)
+        self._writers()
+        kind, name, at = cast("ReferenceKind", existing.type), existing.name or "", existing.hash
+        self.check_deletable(kind, name)
+        _check_at(name, at, wanted)
+        return ReferenceRequest.to_drop(kind, name, object_id(at), who)
+
+    def start(
+        self, request: ReferenceRequest, spawn: Spawn, finished: Callable[[Ticket], None]
+    ) -> None:
+        """Carry out a creation or a drop without waiting for it; see `Lane.start`."""
+        self._writers().reference_lane.start(request, spawn, finished)
+
+    def _run(self, request: ReferenceRequest) -> Reference:
+        made: Reference = self._writers().reference_lane.run(request)
+        return made
 
 
 def _shown(refs: Iterator[Ref]) -> Iterator[Reference]:
@@ -283,15 +293,9 @@ def _check_note(note: TagNote) -> None:
         raise BadRequest("Tag note: the signature must be bytes")
 
 
-def _check_at(name: str, ref: Ref, expected: str | None) -> None:
-    if expected is not None and expected != ref.pointer.hex():
-        raise _unexpected(name, expected, ref)
-
-
-def _unexpected(name: str, expected: str, ref: Ref) -> ReferenceConflict:
-    found = ref.pointer.hex()
-    text = f"named-reference '{name}' is not at expected hash '{expected}', but at '{found}'"
-    return ReferenceConflict.of([Conflict(ConflictType.UNEXPECTED_HASH, None, text)])
+def _check_at(name: str, found: str, expected: str | None) -> None:
+    if expected is not None and expected != found:
+        raise unexpected_hash(name, expected, found)
 
 
 def _log_entry(move: RefMove) -> RefLogEntry | None:

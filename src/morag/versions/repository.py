@@ -35,6 +35,7 @@ from morag.versions.log import History
 from morag.versions.merge import MergeRequest, TransplantRequest
 from morag.versions.merge_requests import MergePlan
 from morag.versions.merge_rules import MergeRules
+from morag.versions.ref_look_ups import RefLookUps
 from morag.versions.references import NamedReferences
 from morag.versions.resolve import Resolver, object_id
 from morag.versions.writers import Writers, no_writers
@@ -86,6 +87,7 @@ class Repository:
         self.references = NamedReferences(
             self._persist, references, self._resolver, self.default_branch, self._writers
         )
+        self.look_ups = RefLookUps(self._persist)
         self.contents = CommitContents(self._persist, self._resolver)
         self.history = History(self._persist, self._resolver)
         self.configs = Configs(self._persist, self._writers, world.new_uuid)

@@ -25,11 +25,14 @@ class Spawn(Protocol):
     """Runs work in another thread, while the caller continues.
 
     Brief work takes milliseconds at most, and never waits for a store that writes quickly
-    (`Repository.writes_quickly`): it may run on an event loop. This function must not raise:
-    requests would wait forever for work that nobody does.
+    (`Repository.writes_quickly`): it may run on an event loop. Near work waits for no store at all,
+    and runs where requests come in. This function must not raise: requests would wait forever for
+    work that nobody does.
     """
 
-    def __call__(self, work: Callable[[], None], *, brief: bool = False) -> object: ...
+    def __call__(
+        self, work: Callable[[], None], *, brief: bool = False, near: bool = False
+    ) -> object: ...
 
 
 class Proposal(Struct, frozen=True):
@@ -40,17 +43,8 @@ class Proposal(Struct, frozen=True):
     result: Any
 
 
-class Request(Protocol):
-    """A change of a branch that can be tried on any head."""
-
-    @property
-    def branch(self) -> str: ...
-
-    @property
-    def operation(self) -> RefOperation: ...
-
-    @property
-    def who(self) -> str: ...
+class Queued(Protocol):
+    """The part of a request that its lane looks at."""
 
     @property
     def shares_batch(self) -> bool:
@@ -61,6 +55,19 @@ class Request(Protocol):
     def operations(self) -> int:
         """The approximate amount of work: a batch must fit into memory."""
         ...
+
+
+class Request(Queued, Protocol):
+    """A change of a branch that can be tried on any head."""
+
+    @property
+    def branch(self) -> str: ...
+
+    @property
+    def operation(self) -> RefOperation: ...
+
+    @property
+    def who(self) -> str: ...
 
     def is_near(self, head: Commit | None) -> bool:
         """Whether `propose` takes little time on this head, because it walks no long history."""
@@ -77,8 +84,8 @@ class Ticket:
     lets_others_run: ClassVar = False
     __slots__ = ("_result", "done", "drives", "failure", "most_operations", "request")
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Queued) -> None:
+        self.request: Any = request  # The writer of the lane knows its type.
         self.done = False
         self.drives = False
         self.most_operations = _MOST_OPERATIONS  # The limit of a batch that this ticket drives.
@@ -115,7 +122,7 @@ class Waiter(Ticket):
 
     lets_others_run = True
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Queued) -> None:
         super().__init__(request)
         self._turn = Lock()
         self._turn.acquire()
@@ -130,6 +137,11 @@ class Waiter(Ticket):
 class Drivable(Protocol):
     """The lane of a ticket."""
 
+    @property
+    def can_be_brief(self) -> bool:
+        """Whether `drive_briefly` is possible."""
+        ...
+
     def drive(self, until: Ticket) -> None: ...
 
     def drive_briefly(self, until: Ticket, spawn: Spawn) -> None: ...
@@ -141,13 +153,17 @@ class Caller(Ticket):
     __slots__ = ("_brief", "_finished", "_lane", "_spawn")
 
     def __init__(
-        self, request: Request, lane: Drivable, spawn: Spawn, finished: Callable[[Ticket], None]
+        self, request: Queued, lane: Drivable, spawn: Spawn, finished: Callable[[Ticket], None]
     ) -> None:
         super().__init__(request)
         self._lane = lane
         self._spawn = spawn
         self._finished = finished
-        self._brief = request.shares_batch and request.operations <= _MOST_BRIEF_OPERATIONS
+        self._brief = (
+            lane.can_be_brief
+            and request.shares_batch
+            and request.operations <= _MOST_BRIEF_OPERATIONS
+        )
         if self._brief:
             self.most_operations = _MOST_BRIEF_OPERATIONS
 

@@ -13,6 +13,7 @@ from morag.logic.retry import Retries
 from morag.versions.batches import BatchWriter
 from morag.versions.known_heads import KnownHeads
 from morag.versions.lanes import Lanes
+from morag.versions.reference_lane import ReferenceLane
 
 if TYPE_CHECKING:
     from morag.config import Settings
@@ -27,6 +28,7 @@ class Writers(Struct, frozen=True):
     retries: Retries
     heads: KnownHeads
     lanes: Lanes
+    reference_lane: ReferenceLane
 
     @classmethod
     def of(cls, persist: Persist, settings: Settings, world: World) -> Writers:
@@ -36,7 +38,11 @@ class Writers(Struct, frozen=True):
         heads = KnownHeads(is_shared=persist.is_shared)
         batches = BatchWriter(persist, references, ref_log, retries, heads, world)
         return cls(
-            references, retries, heads, Lanes(batches, settings.lane_batch, world.let_others_run)
+            references,
+            retries,
+            heads,
+            Lanes(batches, settings.lane_batch, world.let_others_run),
+            ReferenceLane(references, heads, world.let_others_run),
         )
 
 

@@ -120,6 +120,23 @@ class MySQLBackend(RemoteSqlBackend):
         except _Refused:
             return Applied(False, self._not_stored(repo, list(unique)))
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        def apply() -> None:
+            with self._transaction() as db:
+                if not all(self._swap(db, repo, swap) for swap in swaps):
+                    raise _Refused
+                self._insert(db, repo, rows)
+                if log:
+                    self._execute(db, statements.append_log(repo, log))
+
+        try:
+            self._write(apply)
+        except _Refused:
+            return False
+        return True
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         if rows:
             self._change(statements.append_log(repo, rows))

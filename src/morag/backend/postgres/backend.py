@@ -68,6 +68,11 @@ inserted AS ({_INSERT} WHERE EXISTS (SELECT 1 FROM swapped)
 logged AS ({_LOG} WHERE EXISTS (SELECT 1 FROM swapped) ON CONFLICT DO NOTHING)
 SELECT (SELECT count(*) FROM swapped),
     ARRAY({_found_by_key(sql.IDS)})"""
+# If a swap found nothing to change, the cast to a number fails, and with it the statement.
+_APPLY_ALL: Final = f"""WITH {{swaps}},
+inserted AS ({_REFRESH}),
+logged AS ({_LOG} ON CONFLICT DO NOTHING)
+SELECT CASE WHEN {{made}} = {{wanted}} THEN 1 ELSE ('too few swaps: ' || {{made}})::int8 END"""
 _IS_READ_ONLY: Final = "SELECT current_setting('transaction_read_only') = 'on'"
 _DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
 _ERASE: Final = tuple(
@@ -156,6 +161,26 @@ class PostgresBackend(RemoteSqlBackend):
             return Applied(False, self._not_stored(repo, unique))
         return Applied(True, frozenset(ids).difference(stored))
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        """One statement. Its text depends on the kinds of the swaps, so these are sorted by kind:
+        the database prepares only texts that it has seen a few times."""
+        in_kinds = sorted(swaps, key=lambda swap: (swap.expected is None, swap.new is None))
+        changes = [_change_returning(repo, swap) for swap in in_kinds]
+        text = _APPLY_ALL.format(
+            swaps=", ".join(f"s{n} AS ({change})" for n, (change, _) in enumerate(changes)),
+            made=" + ".join(f"(SELECT count(*) FROM s{n})" for n in range(len(changes))),
+            wanted=len(changes),
+        )
+        args = [arg for _, each in changes for arg in each]
+        args += (*_columns(repo, in_order(rows)), *_log_columns(repo, log))
+        try:
+            self._write(lambda: self._run((text, tuple(args))))
+        except Taken:
+            return False
+        return True
+
     def check_writable(self) -> None:
         """Ask the database: a standby, or a read-only role, still answers reads."""
         ((is_read_only,),) = self._select((_IS_READ_ONLY, ()))
@@ -181,8 +206,10 @@ class PostgresBackend(RemoteSqlBackend):
         text, args = statement
         with ERRORS.translating(), self._pool.use() as db:
             db.answer_seconds = self._answer_seconds * timeout_factor
-            cursor = db.execute(_spelt(text), args, binary=True)
-            return cursor.fetchall() if cursor.description else (), cursor.rowcount
+            cursor = db.reused_cursor.execute(_spelt(text), args)
+            # Not `cursor.description`, which describes each column in detail.
+            has_records = cursor.pgresult is not None and cursor.pgresult.nfields
+            return cursor.fetchall() if has_records else (), cursor.rowcount
 
 
 def _change_returning(repo: str, swap: RefSwap) -> Statement:

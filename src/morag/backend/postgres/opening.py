@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -81,6 +82,11 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Waits for no answer longer than `answer_seconds`."""
 
     answer_seconds: float | None = None
+
+    @cached_property
+    def reused_cursor(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        """For all statements: a new cursor costs a third as much as a small statement."""
+        return self.cursor(binary=True)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         return super().wait(gen, interval, timeout or self.answer_seconds)

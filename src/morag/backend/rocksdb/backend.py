@@ -22,7 +22,7 @@ from morag.format.refs import decode_ref, encode_ref
 from morag.format.rows import decode_row, encode_row, refreshed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DELETE_AT_ONCE: Final = 10_000
 
+_NO_REFS: Final[Mapping[bytes, bytes | None]] = {}
 _log = logging.getLogger(__name__)
 
 
@@ -243,6 +244,27 @@ class RocksDBBackend:
         with self._turn:
             self._await_sync()
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        keys = [prefix + swap.name.encode() for swap in swaps]
+        with self._turn:
+            while not self._durable.keys().isdisjoint(keys) and not self._refusal:
+                self._sync_all()
+            self._check_refusal()
+            before = {key: self._read.one(self._refs, key) for key in keys}
+            for swap, value in zip(swaps, before.values(), strict=True):
+                if not _is(value, swap.expected):
+                    return False
+            self._insert(batch, prefix, rows, self._messages(prefix, [row.id for row in rows]))
+            self._append(batch, repo, log)
+            for swap, key in zip(swaps, keys, strict=True):
+                self._move(batch, key, swap.new)
+            self._write(batch, before)
+            self._await_sync()
+        return True
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         batch = WriteBatch(raw_mode=True)
         self._append(batch, repo, rows)
@@ -273,11 +295,8 @@ class RocksDBBackend:
             return Applied(swapped=False, new=fresh)
         new = self._insert(batch, prefix, rows, stored)
         self._append(batch, repo, log)
-        if swap.new is None:
-            batch.delete(key, self._in_refs)
-        else:
-            batch.put(key, encode_ref(swap.new), self._in_refs)
-        self._write(batch, key, value)
+        self._move(batch, key, swap.new)
+        self._write(batch, {key: value})
         return Applied(swapped=True, new=new)
 
     def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
@@ -300,6 +319,12 @@ class RocksDBBackend:
             batch.put(row_key(prefix, row.id), message, self._in_rows)
         return frozenset(new)
 
+    def _move(self, batch: WriteBatch, key: bytes, ref: Ref | None) -> None:
+        if ref is None:
+            batch.delete(key, self._in_refs)
+        else:
+            batch.put(key, encode_ref(ref), self._in_refs)
+
     def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
         prefix = log_prefix_of(repo)
         for row in rows:
@@ -318,8 +343,8 @@ class RocksDBBackend:
         self._write(batch)
         self._await_sync()
 
-    def _write(self, batch: WriteBatch, ref: bytes = b"", before: bytes | None = None) -> None:
-        """Write without a sync. Readers of `ref` get `before` until there was one."""
+    def _write(self, batch: WriteBatch, before: Mapping[bytes, bytes | None] = _NO_REFS) -> None:
+        """Write without a sync. Until there was one, readers get the refs in `before`."""
         if os.getpid() != self._process:
             raise StoreLocked(
                 "This store was opened by the process that this one was forked from, and RocksDB "
@@ -331,12 +356,13 @@ class RocksDBBackend:
             self._write_now(batch)
             return
         self._written += 1
-        if ref:
-            self._durable[ref] = self._written, before
+        newest = self._written
+        self._durable.update((key, (newest, value)) for key, value in before.items())
         try:
             self._write_now(batch)
         except Exception:
-            self._durable.pop(ref, None)  # Nothing was written.
+            for key in before:
+                self._durable.pop(key, None)  # Nothing was written.
             raise
 
     def _await_sync(self) -> None:

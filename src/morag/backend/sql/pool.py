@@ -75,7 +75,7 @@ class Pool(Generic[C]):
             try:
                 yield db
             except Exception:
-                self._keep(db)
+                self._keep_if_sound(db)
                 raise
             except BaseException:  # Interrupted at an unknown point: its state is unknown.
                 self._connector.close(db)
@@ -109,10 +109,14 @@ class Pool(Generic[C]):
                 return db
             self._connector.close(db)
 
-    def _keep(self, db: C) -> None:
-        if not self._connector.is_sound(db):
+    def _keep_if_sound(self, db: C) -> None:
+        """After an error: the connection may be broken, or still execute the statement."""
+        if self._connector.is_sound(db):
+            self._keep(db)
+        else:
             self._connector.close(db)
-            return
+
+    def _keep(self, db: C) -> None:
         self._idle.append(db)
         if self._closed:
             self.drop_idle()

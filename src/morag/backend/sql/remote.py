@@ -72,11 +72,14 @@ def restarting(work: Callable[[], T]) -> T:
     Pauses grow and differ between threads, so that threads that collided do not collide again. The
     id of the thread is random enough for that.
     """
-    pause, restart = Event(), Restart()
+    try:
+        return work()
+    except Restart as wanted:
+        restart = wanted
+    pause = Event()
     spread = 0.5 + get_ident() // 4096 * 7919 % 1000 / 1000
-    for attempt in range(_TRIES):
-        if attempt:
-            pause.wait(_PAUSE_SECONDS * 2**attempt * spread)
+    for attempt in range(1, _TRIES):
+        pause.wait(_PAUSE_SECONDS * 2**attempt * spread)
         try:
             return work()
         except Restart as wanted:

@@ -154,6 +154,19 @@ class SQLiteBackend(SqlBackend):
             _append(db, repo, log)
         return Applied(swapped=True, new=new)
 
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        try:
+            with self._write() as db:
+                if not all(_swap(db, repo, swap) for swap in swaps):
+                    raise _Refused
+                _insert(db, repo, rows)
+                _append(db, repo, log)
+        except _Refused:
+            return False
+        return True
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._write() as db:
             _append(db, repo, rows)
@@ -360,6 +373,10 @@ class SQLiteBackend(SqlBackend):
             # Not SQLite's own read-only mode, which cannot read the log of a crashed process.
             db.execute("PRAGMA query_only = ON")
         return db
+
+
+class _Refused(Exception):
+    """A condition does not hold: the transaction must be rolled back."""
 
 
 def _swap(db: sqlite3.Connection, repo: str, swap: RefSwap) -> bool:
