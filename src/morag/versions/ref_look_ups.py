@@ -80,8 +80,8 @@ class RefLookUps:
 
         spawn(hand_out, near=True)
         with self._lock:
-            self._is_under_way = bool(self._waiting)
-        if self._is_under_way:
+            continues = self._is_under_way = bool(self._waiting)
+        if continues:
             self._begin(spawn)  # Not in a loop here: others wait for a thread, too.
 
     def _outcome(self, batch: Sequence[_Waiting]) -> LookedUp | Exception:
