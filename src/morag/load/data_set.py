@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from morag.load.committers import NAMESPACE, committer
 from morag.load.driver import Client, drive
 from morag.load.requests import (
@@ -28,23 +30,31 @@ if TYPE_CHECKING:
     from morag.load.target import Target
 
 TABLES: Final = 256
-KEYS: Final = 30_000
 DIFFERENT_KEYS: Final = 20
-HISTORY: Final = 2_000
-REFERENCES: Final = 2_000
 
 _KEYS_PER_NAMESPACE: Final = 100
 _PUTS_PER_COMMIT: Final = 2_000
 _CREATORS: Final = 8
 
 
+class Sizes(Struct, frozen=True):
+    keys: int = 30_000
+    """Of the large branch. They are rounded to whole namespaces."""
+    commits: int = 2_000
+    """Of the branch with a long history."""
+    references: int = 2_000
+
+
+_USUAL: Final = Sizes()
+
+
 class DataSet:
     """What one measurement uses of a server. `remove` deletes all its references."""
 
-    def __init__(self, target: Target, prefix: str, keys: int = KEYS) -> None:
+    def __init__(self, target: Target, prefix: str, sizes: Sizes = _USUAL) -> None:
         self.target = target
         self.prefix = prefix
-        self._namespaces = max(1, keys // _KEYS_PER_NAMESPACE)
+        self._sizes = sizes
 
     def new_branch(self, part: str, at: Branch | None = None) -> Branch:
         """Create a branch at another one, or empty."""
@@ -64,7 +74,8 @@ class DataSet:
     @property
     def namespaces(self) -> list[str]:
         """The namespaces of the large branch."""
-        return [f"space-{number:04}" for number in range(self._namespaces)]
+        count = max(1, self._sizes.keys // _KEYS_PER_NAMESPACE)
+        return [f"space-{number:04}" for number in range(count)]
 
     def table_ids(self, branch: Branch, keys: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The content ids of tables by name."""
@@ -103,20 +114,20 @@ class DataSet:
     def history(self) -> Branch:
         """A branch with a long history of small commits."""
         branch = self.new_branch("history", self.tables)
-        self._run([committer(self.target, branch, 0, commits=HISTORY)])
+        self._run([committer(self.target, branch, 0, commits=self._sizes.commits)])
         return branch
 
     @cached_property
     def references(self) -> int:
         """Create many branches at the same commit, and return how many."""
-        hash = self.tables.hash
+        hash, count = self.tables.hash, self._sizes.references
 
         def creator(first: int) -> Steps:
-            for number in range(first, REFERENCES, _CREATORS):
+            for number in range(first, count, _CREATORS):
                 yield create_branch(self.target, f"{self.prefix}ref-{number:05}", hash), 1
 
         self._run(creator(first) for first in range(_CREATORS))
-        return REFERENCES
+        return count
 
     def pages(self, path: str, items: str) -> list[Step]:
         """Walk a listing once: the request of each page, and the number of its items."""
