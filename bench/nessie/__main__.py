@@ -16,7 +16,7 @@ from msgspec import json
 from bench.nessie.goals import LIMITS, RATIOS
 from bench.nessie.measuring import Pace, measure
 from bench.nessie.plan import GROUPS, LEFT_OUT, PARTS
-from bench.nessie.records import Figure, RowResult, Run
+from bench.nessie.records import Figure, Result, Run
 from bench.nessie.servers import Side
 from bench.nessie.single_figures import bytes_per_commit, start
 from bench.nessie.stores import STORES
@@ -103,7 +103,7 @@ def _heads(sides: Sequence[Side]) -> list[str]:
 def _show(record: Record) -> bool:
     """Print a record. True if a request failed, which makes its figures invalid."""
     match record:
-        case RowResult():
+        case Result():
             _print(record)
             for side in record.sides:
                 for failure in side.shown_failures:
@@ -118,7 +118,7 @@ def _show(record: Record) -> bool:
     return False
 
 
-def _print(result: RowResult) -> None:
+def _print(result: Result) -> None:
     cells = [f"{each.rate:,.0f}/s ({each.server_micros:,.0f} µs)" for each in result.sides]
     cells = cells if len(cells) == 2 else ["", *cells]
     ratio = "" if result.ratio is None else f"{result.ratio:.2f} ×"

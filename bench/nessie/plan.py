@@ -1,4 +1,4 @@
-"""Which rows run together on fresh servers, and on which stores."""
+"""Which workloads run together on fresh servers, and on which stores."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from morag.load.rows import ROWS
+from morag.load.workloads import WORKLOADS
 
 CLIENTS: Final = (1, 4, 16, 64)
 SERIES: Final = {"content-clients": "content", "commit-clients": "commit"}
-"""Rows that are repeated with a growing number of clients."""
+"""Workloads that are repeated with a growing number of clients."""
 
 
 class Item(Struct, frozen=True):
-    """One measurement: a row with a number of clients."""
+    """One measurement: a workload with a number of clients."""
 
     part: str
-    """The row itself, or the series."""
-    row: str
+    """The workload itself, or the series."""
+    workload: str
     clients: int
 
 
@@ -28,7 +28,7 @@ def _items(*parts: str) -> list[Item]:
         if part in SERIES:
             found += [Item(part, SERIES[part], clients) for clients in CLIENTS]
         else:
-            found.append(Item(part, part, ROWS[part].clients))
+            found.append(Item(part, part, WORKLOADS[part].clients))
     return found
 
 
@@ -44,7 +44,7 @@ GROUPS: Final = {
 """Servers start fresh for each group. Objects of failed attempts by contending clients stay in the
 heap of Nessie in memory, which would be full after a few groups."""
 
-PARTS: Final = (*ROWS, *SERIES)
+PARTS: Final = (*WORKLOADS, *SERIES)
 
 LEFT_OUT: Final = {
     "memory": frozenset(SERIES),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.counted.counting import count_rows
+from tests.counted.counting import count_workloads
 from tests.counted.figures import renew
 
 if __name__ == "__main__":
-    renew(count_rows())
+    renew(count_workloads())

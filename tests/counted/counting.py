@@ -1,4 +1,4 @@
-"""Counts what one request of each row costs a server, warm, with one client, in memory.
+"""Counts what one request of each workload costs a server, warm, with one client, in memory.
 
 Three counts, each the least of several equal requests, so that background work does not matter:
 
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from morag.load.data_set import DataSet, Sizes
 from morag.load.http_framing import OK, Incoming
-from morag.load.rows import ROWS
 from morag.load.target import Target
+from morag.load.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Counts: TypeAlias = dict[str, int]
 
-ROWS_COUNTED: Final = (
+COUNTED: Final = (
     *("config", "reference", "content", "contents", "entries", "prefix", "filter", "log"),
     *("references", "diff", "commit", "read-modify-write", "puts", "merge", "create-delete"),
 )
@@ -82,11 +82,11 @@ def counted_server() -> Iterator[CountedServer]:
         process.communicate()
 
 
-def count_rows() -> dict[str, Counts]:
-    """The counts of one request, or one cycle of requests, by row."""
+def count_workloads() -> dict[str, Counts]:
+    """The counts of one request, or one cycle of requests, by workload."""
     with counted_server() as server:
         data = DataSet(server.target, "counted-", _SIZES)
-        clients = {name: ROWS[name].prepare(data, 1).clients[0] for name in ROWS_COUNTED}
+        clients = {name: WORKLOADS[name].prepare(data, 1).clients[0] for name in COUNTED}
         counts: dict[str, Counts] = {name: {} for name in clients}
         with socket.create_connection(server.target.address, timeout=60) as connection:
             for client in clients.values():

@@ -32,7 +32,7 @@ def renew(counts: dict[str, Counts]) -> None:
 
 
 def differences(name: str, stored: Counts, found: Counts) -> list[str]:
-    """A sentence for each count of a row that is out of tolerance."""
+    """A sentence for each count of a workload that is out of tolerance."""
     sentences = []
     for what, before in stored.items():
         now = found[what]

@@ -1,28 +1,28 @@
-"""A request costs what it did: no change makes a row quietly a fifth dearer.
+"""A request costs what it did: no change makes a workload quietly a fifth dearer.
 
-A row that became cheaper fails, too, so that the stored counts stay close to the truth.
+A workload that became cheaper fails, too, so that the stored counts stay close to the truth.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.counted.counting import ROWS_COUNTED, Counts, count_rows
+from tests.counted.counting import COUNTED, Counts, count_workloads
 from tests.counted.figures import RENEW, differences, stored
 
 
 @pytest.fixture(scope="module")
 def counts() -> dict[str, Counts]:
-    return count_rows()
+    return count_workloads()
 
 
-@pytest.mark.parametrize("row", ROWS_COUNTED)
-def test_a_request_costs_what_it_did(row: str, counts: dict[str, Counts]) -> None:
+@pytest.mark.parametrize("workload", COUNTED)
+def test_a_request_costs_what_it_did(workload: str, counts: dict[str, Counts]) -> None:
     figures = stored()
     if figures is None:
         pytest.skip(f"nobody counted with this version of Python yet: run `{RENEW}`")
-    assert row in figures, f"run `{RENEW}`"
-    found = differences(row, figures[row], counts[row])
+    assert workload in figures, f"run `{RENEW}`"
+    found = differences(workload, figures[workload], counts[workload])
     assert not found, f"if that is intended, run `{RENEW}`"
 
 

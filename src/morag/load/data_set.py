@@ -1,4 +1,4 @@
-"""The branches, tables and references that the rows read and change, each created when needed.
+"""The branches, tables and references that the workloads read and change, each created when needed.
 
 All of them are on references of their own, whose names start with a prefix that nobody else uses.
 """
@@ -6,14 +6,16 @@ All of them are on references of their own, whose names start with a prefix that
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from morag.client.errors import ServerUnreachable
 from morag.load.committers import NAMESPACE, committer
 from morag.load.driver import Client, drive
-from morag.load.requests import (
+from morag.load.request_bytes import (
     Branch,
     commit,
     create_branch,
@@ -55,10 +57,11 @@ class DataSet:
         self.target = target
         self.prefix = prefix
         self._sizes = sizes
+        self._numbers = count()
 
     def new_branch(self, part: str, at: Branch | None = None) -> Branch:
-        """Create a branch at another one, or empty."""
-        name = self.prefix + part
+        """Create a branch at another one, or empty. Its name has a number, so it is always new."""
+        name = f"{self.prefix}{part}-{next(self._numbers)}"
         hash = self._empty if at is None else at.hash
         self.target.ask(create_branch(self.target, name, hash))
         return Branch(name, hash)
@@ -74,8 +77,8 @@ class DataSet:
     @property
     def namespaces(self) -> list[str]:
         """The namespaces of the large branch."""
-        count = max(1, self._sizes.keys // _KEYS_PER_NAMESPACE)
-        return [f"space-{number:04}" for number in range(count)]
+        spaces = max(1, self._sizes.keys // _KEYS_PER_NAMESPACE)
+        return [f"space-{number:04}" for number in range(spaces)]
 
     def table_ids(self, branch: Branch, keys: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The content ids of tables by name."""
@@ -120,14 +123,14 @@ class DataSet:
     @cached_property
     def references(self) -> int:
         """Create many branches at the same commit, and return how many."""
-        hash, count = self.tables.hash, self._sizes.references
+        hash, references = self.tables.hash, self._sizes.references
 
         def creator(first: int) -> Steps:
-            for number in range(first, count, _CREATORS):
+            for number in range(first, references, _CREATORS):
                 yield create_branch(self.target, f"{self.prefix}ref-{number:05}", hash), 1
 
         self._run(creator(first) for first in range(_CREATORS))
-        return count
+        return references
 
     def pages(self, path: str, items: str) -> list[Step]:
         """Walk a listing once: the request of each page, and the number of its items."""
@@ -162,7 +165,7 @@ class DataSet:
     def _run(self, all_steps: Iterable[Steps]) -> None:
         outcome = drive(self.target.address, [Client(steps) for steps in all_steps])
         if outcome.failures:
-            raise RuntimeError(outcome.shown_failures[0])
+            raise ServerUnreachable(f"The data set is incomplete: {outcome.shown_failures[0]}")
 
 
 def _keys_of(namespace: str) -> list[tuple[str, str]]:

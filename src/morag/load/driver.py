@@ -34,7 +34,7 @@ _GATHER_SECONDS: Final = 0.0001
 """How long to collect responses to several clients. Waking a sleeping driver for each response
 would cost a server up to 40 µs on a virtual machine: as much as all its own work, and a cost that
 clients on other machines would not cause."""
-_READ_BYTES: Final = 1 << 18
+_READ_BYTES: Final = 1 << 16
 _SHOWN_FAILURES: Final = 3
 _SHOWN_BYTES: Final = 1_000
 
