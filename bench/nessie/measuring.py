@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     from morag.load.driver import Outcome
 
 _PREFIX: Final = "bench-"
-_MOST_WARM_SLICES: Final = 15
-_FASTER: Final = 1.05
+_JVM_REQUESTS: Final = 8_000
+_MOST_WARM_SECONDS: Final = 25.0
+_CHEAPER: Final = 1.05
 _STABLE_SLICES: Final = 2
 
 
@@ -70,24 +73,34 @@ class _Turns:
         self._outcomes: list[Outcome] = []
 
     def warm_up(self, seconds: float) -> None:
-        """Repeat slices until the server gets no faster: a JVM compiles for tens of seconds.
+        """Repeat slices until the server needs no less CPU time per unit than before.
 
-        Commits may fail here: a cold Nessie often times out after five seconds.
+        A JVM compiles what is called thousands of times, while it serves: it gets a number of
+        requests first. Some may fail: a cold Nessie often times out after five seconds.
         """
-        best, stable = 0.0, 0
-        for _ in range(_MOST_WARM_SLICES):
-            rate = self._trial.drive(seconds).rate
-            stable = 0 if rate > best * _FASTER else stable + 1
-            best = max(best, rate)
-            if stable == _STABLE_SLICES:
+        least, stable, requests, started = inf, 0, 0, monotonic()
+        while stable < _STABLE_SLICES or requests < self._fewest_requests:
+            outcome = self._slice(seconds)
+            requests += len(outcome.latencies_seconds)
+            cost = outcome.server_cpu_seconds / max(1, outcome.units)
+            stable = 0 if cost < least / _CHEAPER else stable + 1
+            least = min(least, cost)
+            if monotonic() - started > _MOST_WARM_SECONDS:
                 break
 
     def take(self, seconds: float) -> None:
-        before = self._server.cpu_seconds()
-        outcome = self._trial.drive(seconds)
-        outcome.server_cpu_seconds = self._server.cpu_seconds() - before
-        self._outcomes.append(outcome)
+        self._outcomes.append(self._slice(seconds))
 
     def result(self) -> Measured:
         self._trial.check_commits(self._outcomes[-1])
         return summed_up(self._server.side.name, self._outcomes)
+
+    @property
+    def _fewest_requests(self) -> int:
+        return _JVM_REQUESTS if self._server.side.is_nessie else 0
+
+    def _slice(self, seconds: float) -> Outcome:
+        before = self._server.cpu_seconds()
+        outcome = self._trial.drive(seconds)
+        outcome.server_cpu_seconds = self._server.cpu_seconds() - before
+        return outcome
