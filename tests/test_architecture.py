@@ -35,7 +35,7 @@ ALLOWED = {
     "spark/session.py": {"os"},  # The Python of the executors.
     "config_sources.py": {"os"},  # Settings from the environment.
     "load/driver.py": {"time"},  # It measures.
-    "load/playing.py": {"uuid.uuid4"},  # A prefix that nobody else uses.
+    "load/playing.py": {"time", "uuid.uuid4"},  # A pause, and a prefix that nobody else uses.
     "versions/world.py": {"os", "random", "time", "uuid.uuid4"},
 }
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from signal import SIGTERM, signal
 from typing import TYPE_CHECKING
 
 from msgspec import json
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 def main() -> int:
     parser = _parser()
     arguments = parser.parse_args()
+    signal(SIGTERM, lambda *_: sys.exit(1))  # So that the servers are stopped, too.
     chosen = set(arguments.chosen)
     if unknown := chosen - {*STORES, *PARTS}:
         parser.error(f"unknown store or part '{unknown.pop()}'")
@@ -88,7 +90,7 @@ def _records(
         with STORES[store]() as new_store:
             if "start" in wanted:
                 yield from start(store, new_store, sides)
-            if "bytes" in wanted:
+            if "bytes" in wanted and store.startswith("rocksdb"):
                 yield from bytes_per_commit(store, new_store, sides)
             for group in GROUPS.values():
                 items = [item for item in group if item.part in wanted]

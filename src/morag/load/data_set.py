@@ -37,6 +37,7 @@ DIFFERENT_KEYS: Final = 20
 _KEYS_PER_NAMESPACE: Final = 100
 _PUTS_PER_COMMIT: Final = 2_000
 _CREATORS: Final = 8
+_ATTEMPTS: Final = 10
 
 
 class Sizes(Struct, frozen=True):
@@ -146,12 +147,19 @@ class DataSet:
         return steps
 
     def remove(self) -> None:
-        """Delete all references with the prefix."""
+        """Delete all references with the prefix.
+
+        After an interrupt, the server may still execute a request, and move a branch meanwhile.
+        """
         filter = quote(f"ref.name.startsWith('{self.prefix}')")
-        while found := self.target.ask(self.target.get(f"trees?filter={filter}"))["references"]:
+        for _ in range(_ATTEMPTS):
+            found = self.target.ask(self.target.get(f"trees?filter={filter}"))["references"]
+            if not found:
+                return
             each = [delete_branch(self.target, ref["name"], ref["hash"]) for ref in found]
-            deleters = min(_CREATORS, len(each))
-            self._run(_all_of(each[first::deleters]) for first in range(deleters))
+            shares = [share for first in range(_CREATORS) if (share := each[first::_CREATORS])]
+            drive(self.target.address, [Client(_all_of(share)) for share in shares])
+        raise ServerUnreachable("The server does not delete references")
 
     @cached_property
     def _empty(self) -> str:

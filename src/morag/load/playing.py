@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import sleep
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from morag.load.target import Target
 
 _WARM_SHARE: Final = 0.2
+_LINGER_SECONDS: Final = 0.3
+"""After an interrupt: the server may still create references that were requested before."""
 
 
 class Played(Struct, frozen=True):
@@ -47,6 +50,9 @@ def own_references(target: Target, sizes: Sizes) -> Iterator[DataSet]:
     data = DataSet(target, f"morag-bench-{uuid4().hex[:12]}-", sizes)
     try:
         yield data
+    except BaseException:
+        sleep(_LINGER_SECONDS)
+        raise
     finally:
         try:
             data.remove()
