@@ -92,7 +92,7 @@ def _records(
                 yield from start(store, new_store, sides)
             if "bytes" in wanted and store.startswith("rocksdb"):
                 yield from bytes_per_commit(store, new_store, sides)
-            for group in GROUPS.values():
+            for group in GROUPS:
                 items = [item for item in group if item.part in wanted]
                 if items:
                     yield from measure(store, new_store, sides, items, pace)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from morag.load.driver import Outcome
 
 _PREFIX: Final = "bench-"
-_JVM_REQUESTS: Final = 8_000
-_MOST_WARM_SECONDS: Final = 25.0
+_JVM_REQUESTS: Final = 20_000
+_MOST_WARM_SECONDS: Final = 20.0
 _CHEAPER: Final = 1.05
 _STABLE_SLICES: Final = 2
 
@@ -51,10 +51,12 @@ def measure(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             server = stack.enter_context(running(side, new_store(folder), folder))
             prepared.append((server, DataSet(Target(server.uri), _PREFIX)))
+        played: set[str] = set()
         for item in items:
             turns = [_Turns(server, data, item) for server, data in prepared]
             for each in turns:
-                each.warm_up(pace.seconds)
+                each.warm_up(pace.seconds, is_new=item.workload not in played)
+            played.add(item.workload)
             for _ in range(pace.rounds):
                 for each in turns:
                     each.take(pace.seconds)
@@ -72,14 +74,15 @@ class _Turns:
         self._trial = Trial(data, WORKLOADS[item.workload], item.clients)
         self._outcomes: list[Outcome] = []
 
-    def warm_up(self, seconds: float) -> None:
+    def warm_up(self, seconds: float, is_new: bool) -> None:
         """Repeat slices until the server needs no less CPU time per unit than before.
 
-        A JVM compiles what is called thousands of times, while it serves: it gets a number of
-        requests first. Some may fail: a cold Nessie often times out after five seconds.
+        A JVM compiles what is called thousands of times, while it serves. So Nessie gets many
+        requests of a workload that is new to it. Some may fail: a cold one often times out.
         """
+        fewest = _JVM_REQUESTS if is_new and self._server.side.is_nessie else 0
         least, stable, requests, started = inf, 0, 0, monotonic()
-        while stable < _STABLE_SLICES or requests < self._fewest_requests:
+        while stable < _STABLE_SLICES or requests < fewest:
             outcome = self._slice(seconds)
             requests += len(outcome.latencies_seconds)
             cost = outcome.server_cpu_seconds / max(1, outcome.units)
@@ -94,10 +97,6 @@ class _Turns:
     def result(self) -> Measured:
         self._trial.check_commits(self._outcomes[-1])
         return summed_up(self._server.side.name, self._outcomes)
-
-    @property
-    def _fewest_requests(self) -> int:
-        return _JVM_REQUESTS if self._server.side.is_nessie else 0
 
     def _slice(self, seconds: float) -> Outcome:
         before = self._server.cpu_seconds()
