@@ -83,7 +83,7 @@ format: dev ## Format the code and apply the safe fixes
 bench: dev ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-bench-nessie: dev ## Run the same benchmarks on Nessie and on Morag (needs mvn)
+bench-nessie: dev ## Compare Morag with Nessie (needs mvn; ARGS="rocksdb content commit" for a part)
 	@command -v mvn >/dev/null || { echo "bench-nessie needs mvn on the PATH" >&2; exit 1; }
 	$(BIN)/python -m bench.nessie $(ARGS)
 

@@ -17,8 +17,8 @@ from bench.nessie.servers import Side, running
 from bench.nessie.stores import Store
 from morag.load.data_set import DataSet
 from morag.load.driver import drive
-from morag.load.rows import ROWS
 from morag.load.target import Target
+from morag.load.workloads import WORKLOADS
 from tests.stores.registry import DATABASES
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def measured(name: str) -> str:
         data = DataSet(Target(server.uri), "bench-")
         cells = [f"{name:10}"]
         for clients in (1, 16):
-            load = ROWS["commit"].prepare(data, clients)
+            load = WORKLOADS["commit"].prepare(data, clients)
             drive(server.address, load.clients, WARM_SECONDS)
             outcome = drive(server.address, load.clients, SECONDS)
             if outcome.failures:

@@ -1,4 +1,4 @@
-"""How many times faster than Nessie each row should be, by store; and limits of single figures."""
+"""The goals: how many times faster than Nessie, by store, and limits of single figures."""
 
 from __future__ import annotations
 

@@ -1,20 +1,22 @@
-"""Measures the rows of a group on all sides, in short alternating slices."""
+"""Measures the workloads of a group on all sides, in short alternating slices."""
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from bench.nessie.records import Figure, RowResult, summed_up
+from bench.nessie.records import Figure, Result, summed_up
 from bench.nessie.servers import running
 from morag.load.data_set import DataSet
-from morag.load.driver import Outcome, drive
-from morag.load.rows import ROWS
 from morag.load.target import Target
+from morag.load.trial import Trial
+from morag.load.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from bench.nessie.records import Measured, Record
     from bench.nessie.servers import Server, Side
     from bench.nessie.stores import NewStore
+    from morag.load.driver import Outcome
 
 _PREFIX: Final = "bench-"
-_MOST_WARM_SLICES: Final = 15
-_FASTER: Final = 1.05
+_JVM_REQUESTS: Final = 20_000
+_MOST_WARM_SECONDS: Final = 20.0
+_CHEAPER: Final = 1.05
 _STABLE_SLICES: Final = 2
 
 
@@ -47,61 +51,55 @@ def measure(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             server = stack.enter_context(running(side, new_store(folder), folder))
             prepared.append((server, DataSet(Target(server.uri), _PREFIX)))
+        played: set[str] = set()
         for item in items:
             turns = [_Turns(server, data, item) for server, data in prepared]
             for each in turns:
-                each.warm_up(pace.seconds)
+                each.warm_up(pace.seconds, is_new=item.workload not in played)
+            played.add(item.workload)
             for _ in range(pace.rounds):
                 for each in turns:
                     each.take(pace.seconds)
-            unit, results = ROWS[item.row].unit, [each.result() for each in turns]
-            yield RowResult(store, item.row, item.part, item.clients, unit, results)
+            unit, results = WORKLOADS[item.workload].units, [each.result() for each in turns]
+            yield Result(store, item.workload, item.part, item.clients, unit, results)
         resident = {server.side.name: float(server.resident_bytes()) for server, _ in prepared}
         yield Figure(store, "memory after load", "B", resident)
 
 
 class _Turns:
-    """The slices of one row on one server."""
+    """The slices of one workload on one server."""
 
     def __init__(self, server: Server, data: DataSet, item: Item) -> None:
-        self._server, self._data = server, data
-        self._row = ROWS[item.row]
-        self._load = self._row.prepare(data, item.clients)
-        self._commits_before = self._commits()
-        self._units = 0
+        self._server = server
+        self._trial = Trial(data, WORKLOADS[item.workload], item.clients)
         self._outcomes: list[Outcome] = []
 
-    def warm_up(self, seconds: float) -> None:
-        """Repeat slices until the server gets no faster: a JVM compiles for tens of seconds.
+    def warm_up(self, seconds: float, is_new: bool) -> None:
+        """Repeat slices until the server needs no less CPU time per unit than before.
 
-        Commits may fail here: a cold Nessie often times out after five seconds.
+        A JVM compiles what is called thousands of times, while it serves. So Nessie gets many
+        requests of a workload that is new to it. Some may fail: a cold one often times out.
         """
-        best, stable = 0.0, 0
-        for _ in range(_MOST_WARM_SLICES):
-            rate = self._drive(seconds).rate
-            stable = 0 if rate > best * _FASTER else stable + 1
-            best = max(best, rate)
-            if stable == _STABLE_SLICES:
+        fewest = _JVM_REQUESTS if is_new and self._server.side.is_nessie else 0
+        least, stable, requests, started = inf, 0, 0, monotonic()
+        while stable < _STABLE_SLICES or requests < fewest:
+            outcome = self._slice(seconds)
+            requests += len(outcome.latencies_seconds)
+            cost = outcome.server_cpu_seconds / max(1, outcome.units)
+            stable = 0 if cost < least / _CHEAPER else stable + 1
+            least = min(least, cost)
+            if monotonic() - started > _MOST_WARM_SECONDS:
                 break
 
     def take(self, seconds: float) -> None:
-        before = self._server.cpu_seconds()
-        outcome = self._drive(seconds)
-        outcome.server_cpu_seconds = self._server.cpu_seconds() - before
-        self._outcomes.append(outcome)
+        self._outcomes.append(self._slice(seconds))
 
     def result(self) -> Measured:
-        """Sum up, and check that the branches have all commits that were acknowledged."""
-        stored = self._commits() - self._commits_before
-        made = self._units // self._row.units_per_commit
-        if self._load.branches and stored != made:
-            self._outcomes[-1].failed(b"%d commits made, %d found" % (made, stored))
+        self._trial.check_commits(self._outcomes[-1])
         return summed_up(self._server.side.name, self._outcomes)
 
-    def _commits(self) -> int:
-        return sum(self._data.commits_on(branch) for branch in self._load.branches)
-
-    def _drive(self, seconds: float) -> Outcome:
-        outcome = drive(self._server.address, self._load.clients, seconds)
-        self._units += outcome.units
+    def _slice(self, seconds: float) -> Outcome:
+        before = self._server.cpu_seconds()
+        outcome = self._trial.drive(seconds)
+        outcome.server_cpu_seconds = self._server.cpu_seconds() - before
         return outcome

@@ -1,4 +1,4 @@
-"""Which rows run together on fresh servers, and on which stores."""
+"""Which workloads run together on fresh servers, and on which stores."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from morag.load.rows import ROWS
+from morag.load.workloads import WORKLOADS
 
 CLIENTS: Final = (1, 4, 16, 64)
 SERIES: Final = {"content-clients": "content", "commit-clients": "commit"}
-"""Rows that are repeated with a growing number of clients."""
+"""Workloads that are repeated with a growing number of clients."""
 
 
 class Item(Struct, frozen=True):
-    """One measurement: a row with a number of clients."""
+    """One measurement: a workload with a number of clients."""
 
     part: str
-    """The row itself, or the series."""
-    row: str
+    """The workload itself, or the series."""
+    workload: str
     clients: int
 
 
@@ -28,26 +28,31 @@ def _items(*parts: str) -> list[Item]:
         if part in SERIES:
             found += [Item(part, SERIES[part], clients) for clients in CLIENTS]
         else:
-            found.append(Item(part, part, ROWS[part].clients))
+            found.append(Item(part, part, WORKLOADS[part].clients))
     return found
 
 
-GROUPS: Final = {
-    "reads": _items("config", "reference", "content", "contents", "log", "content-clients"),
-    "listings": _items("entries", "prefix", "filter", "diff", "commit-large"),
-    "references": _items("references", "create-delete"),
-    "commits": _items("commit", "commit-branches", "read-modify-write", "puts"),
-    "contended": _items("commit-contended"),
-    "clients": _items("commit-clients"),
-    "merges": _items("merge", "transplant"),
-}
+GROUPS: Final = (
+    _items("config", "reference", "content", "contents", "log", "content-clients"),
+    _items("entries", "prefix", "filter", "diff", "commit-large"),
+    _items("merge", "transplant", "create-delete", "references"),
+    _items("commit", "commit-branches", "read-modify-write", "puts"),
+    _items("commit-contended", "commit-clients"),
+)
 """Servers start fresh for each group. Objects of failed attempts by contending clients stay in the
-heap of Nessie in memory, which would be full after a few groups."""
+heap of Nessie in memory, which would be full after a few groups. The workload `references` is last,
+because the many references that it creates would slow the others down."""
 
-PARTS: Final = (*ROWS, *SERIES)
+NOISE: Final = _items("config", "content", "entries", "commit", "commit-contended")
+"""Measured with two equal servers, to see how much of a ratio is chance."""
 
+PARTS: Final = (*WORKLOADS, *SERIES, "start", "bytes", "noise")
+
+_ONLY_ROCKSDB: Final = frozenset({"start", "bytes", "noise"})
 LEFT_OUT: Final = {
-    "memory": frozenset(SERIES),
-    "rocksdb-durable": frozenset(SERIES),
+    "memory": _ONLY_ROCKSDB | SERIES.keys(),
+    "rocksdb": frozenset[str](),
+    "rocksdb-durable": _ONLY_ROCKSDB | SERIES.keys(),
+    "postgres": _ONLY_ROCKSDB,
 }
-"""Parts that run on a store only if they are named."""
+"""Parts that run on a store only if they are named, which saves time."""

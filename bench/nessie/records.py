@@ -38,7 +38,7 @@ class Slice(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """One row on one server."""
+    """One workload on one server."""
 
     side: str
     slices: list[Slice]
@@ -63,13 +63,13 @@ class Measured(Struct, frozen=True):
         return median(s.driver_cpu_seconds * 1e6 / max(1, s.units) for s in self.slices)
 
 
-class RowResult(Struct, frozen=True, tag="row"):
-    """One row on one store. The last side is compared with the first, if there are two."""
+class Result(Struct, frozen=True, tag="workload"):
+    """One workload on one store. The last side is compared with the first, if there are two."""
 
     store: str
-    row: str
+    workload: str
     part: str
-    """The row, or the series of client numbers that this result belongs to."""
+    """The workload, or the series of client numbers that this result belongs to."""
     clients: int
     unit: str
     sides: list[Measured]
@@ -101,7 +101,7 @@ class Figure(Struct, frozen=True, tag="figure"):
     values: dict[str, float]
 
 
-Record: TypeAlias = Run | RowResult | Figure
+Record: TypeAlias = Run | Result | Figure
 
 
 def summed_up(side: str, outcomes: Sequence[Outcome]) -> Measured:

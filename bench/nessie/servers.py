@@ -36,6 +36,10 @@ class Side(Struct, frozen=True):
     name: str
     source: Path | None
 
+    @property
+    def is_nessie(self) -> bool:
+        return self.source is None
+
     @classmethod
     def nessie(cls) -> Side:
         return cls("nessie", None)
@@ -44,6 +48,10 @@ class Side(Struct, frozen=True):
     def morag(cls, name: str = "morag", tree: Path | None = None) -> Side:
         """Morag from another source tree, or from this one."""
         return cls(name, _HERE if tree is None else tree.resolve() / "src")
+
+    @classmethod
+    def two_equal(cls) -> list[Side]:
+        return [cls.morag("morag again"), cls.morag()]
 
 
 class Server(Struct):
@@ -77,7 +85,7 @@ def running(side: Side, store: Store, folder: Path) -> Iterator[Server]:
     """
     address = ("127.0.0.1", _free_port())
     log = folder / f"{side.name}.log"
-    command = _nessie(address, store) if side.source is None else _morag(address, store)
+    command = _nessie(address, store) if side.is_nessie else _morag(address, store)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MORAG_")}
     if side.source is not None:
         environment["PYTHONPATH"] = str(side.source)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from bench.nessie.records import Figure
 from bench.nessie.servers import running
-from morag.load.committers import committer
 from morag.load.data_set import DataSet
 from morag.load.driver import Client, drive
+from morag.load.request_bytes import FIRST_SNAPSHOT, commit_table
 from morag.load.target import Target
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from bench.nessie.servers import Side
     from bench.nessie.stores import NewStore
+    from morag.load.driver import Steps
+    from morag.load.request_bytes import Branch
 
 _STARTS: Final = 3
 _SETTLE_SECONDS: Final = 1.0
@@ -52,14 +54,22 @@ def bytes_per_commit(store: str, new_store: NewStore, sides: Sequence[Side]) -> 
             on_disk = new_store(folder)
             with running(side, on_disk, folder) as server:
                 data = DataSet(Target(server.uri), "bench-")
-                branch, namespace = data.large, data.namespaces[0]
+                branch, namespaces = data.large, data.namespaces
             before = _size(folder)
             with running(side, on_disk, folder) as server:
-                steps = committer(Target(server.uri), branch, 0, namespace, _COMMITS)
+                steps = _new_tables(Target(server.uri), branch, namespaces)
                 outcome = drive(server.address, [Client(steps)])
                 assert outcome.units == _COMMITS, outcome.shown_failures
             grown[side.name] = (_size(folder) - before) / _COMMITS
     yield Figure(store, "bytes per commit", "B", grown)
+
+
+def _new_tables(target: Target, branch: Branch, namespaces: Sequence[str]) -> Steps:
+    """Commit one new table at a time, each to another namespace."""
+    for number in range(_COMMITS):
+        namespace = namespaces[number % len(namespaces)]
+        key, head = (namespace, f"new-{number}"), branch.hash
+        yield commit_table(target, branch.name, head, *key, FIRST_SNAPSHOT + number, "null"), 1
 
 
 def _size(folder: Path) -> int:

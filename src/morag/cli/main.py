@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS: Final = {
+    "bench": "Measure a server under load",
     "serve": "Serve the catalog over HTTP",
     "spark": "Run jobs on Spark: read, diff, health, gc",
 }

@@ -1,4 +1,4 @@
-"""Load on a running server, Morag or Nessie: rows of requests, simulated clients, and a driver.
+"""Load on a running server, Morag or Nessie: workloads, simulated clients, and their driver.
 
 It knows the REST API as text on sockets, and nothing of how a catalog works or is stored.
 """

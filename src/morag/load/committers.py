@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import json
 
 from morag.load.http_framing import body_of
-from morag.load.requests import (
+from morag.load.request_bytes import (
     FIRST_SNAPSHOT,
     Branch,
     commit,

@@ -1,4 +1,4 @@
-"""The branches, tables and references that the rows read and change, each created when needed.
+"""The branches, tables and references that the workloads read and change, each created when needed.
 
 All of them are on references of their own, whose names start with a prefix that nobody else uses.
 """
@@ -6,12 +6,16 @@ All of them are on references of their own, whose names start with a prefix that
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from msgspec import Struct
+
+from morag.client.errors import ServerUnreachable
 from morag.load.committers import NAMESPACE, committer
 from morag.load.driver import Client, drive
-from morag.load.requests import (
+from morag.load.request_bytes import (
     Branch,
     commit,
     create_branch,
@@ -28,27 +32,37 @@ if TYPE_CHECKING:
     from morag.load.target import Target
 
 TABLES: Final = 256
-KEYS: Final = 30_000
 DIFFERENT_KEYS: Final = 20
-HISTORY: Final = 2_000
-REFERENCES: Final = 2_000
 
 _KEYS_PER_NAMESPACE: Final = 100
 _PUTS_PER_COMMIT: Final = 2_000
 _CREATORS: Final = 8
+_ATTEMPTS: Final = 10
+
+
+class Sizes(Struct, frozen=True):
+    keys: int = 30_000
+    """Of the large branch. They are rounded to whole namespaces."""
+    commits: int = 2_000
+    """Of the branch with a long history."""
+    references: int = 2_000
+
+
+_USUAL: Final = Sizes()
 
 
 class DataSet:
     """What one measurement uses of a server. `remove` deletes all its references."""
 
-    def __init__(self, target: Target, prefix: str, keys: int = KEYS) -> None:
+    def __init__(self, target: Target, prefix: str, sizes: Sizes = _USUAL) -> None:
         self.target = target
         self.prefix = prefix
-        self._namespaces = max(1, keys // _KEYS_PER_NAMESPACE)
+        self._sizes = sizes
+        self._numbers = count()
 
     def new_branch(self, part: str, at: Branch | None = None) -> Branch:
-        """Create a branch at another one, or empty."""
-        name = self.prefix + part
+        """Create a branch at another one, or empty. Its name has a number, so it is always new."""
+        name = f"{self.prefix}{part}-{next(self._numbers)}"
         hash = self._empty if at is None else at.hash
         self.target.ask(create_branch(self.target, name, hash))
         return Branch(name, hash)
@@ -64,7 +78,8 @@ class DataSet:
     @property
     def namespaces(self) -> list[str]:
         """The namespaces of the large branch."""
-        return [f"space-{number:04}" for number in range(self._namespaces)]
+        spaces = max(1, self._sizes.keys // _KEYS_PER_NAMESPACE)
+        return [f"space-{number:04}" for number in range(spaces)]
 
     def table_ids(self, branch: Branch, keys: Sequence[tuple[str, str]]) -> dict[str, str]:
         """The content ids of tables by name."""
@@ -103,20 +118,20 @@ class DataSet:
     def history(self) -> Branch:
         """A branch with a long history of small commits."""
         branch = self.new_branch("history", self.tables)
-        self._run([committer(self.target, branch, 0, commits=HISTORY)])
+        self._run([committer(self.target, branch, 0, commits=self._sizes.commits)])
         return branch
 
     @cached_property
     def references(self) -> int:
         """Create many branches at the same commit, and return how many."""
-        hash = self.tables.hash
+        hash, references = self.tables.hash, self._sizes.references
 
         def creator(first: int) -> Steps:
-            for number in range(first, REFERENCES, _CREATORS):
+            for number in range(first, references, _CREATORS):
                 yield create_branch(self.target, f"{self.prefix}ref-{number:05}", hash), 1
 
         self._run(creator(first) for first in range(_CREATORS))
-        return REFERENCES
+        return references
 
     def pages(self, path: str, items: str) -> list[Step]:
         """Walk a listing once: the request of each page, and the number of its items."""
@@ -132,12 +147,19 @@ class DataSet:
         return steps
 
     def remove(self) -> None:
-        """Delete all references with the prefix."""
+        """Delete all references with the prefix.
+
+        After an interrupt, the server may still execute a request, and move a branch meanwhile.
+        """
         filter = quote(f"ref.name.startsWith('{self.prefix}')")
-        while found := self.target.ask(self.target.get(f"trees?filter={filter}"))["references"]:
+        for _ in range(_ATTEMPTS):
+            found = self.target.ask(self.target.get(f"trees?filter={filter}"))["references"]
+            if not found:
+                return
             each = [delete_branch(self.target, ref["name"], ref["hash"]) for ref in found]
-            deleters = min(_CREATORS, len(each))
-            self._run(_all_of(each[first::deleters]) for first in range(deleters))
+            shares = [share for first in range(_CREATORS) if (share := each[first::_CREATORS])]
+            drive(self.target.address, [Client(_all_of(share)) for share in shares])
+        raise ServerUnreachable("The server does not delete references")
 
     @cached_property
     def _empty(self) -> str:
@@ -151,7 +173,7 @@ class DataSet:
     def _run(self, all_steps: Iterable[Steps]) -> None:
         outcome = drive(self.target.address, [Client(steps) for steps in all_steps])
         if outcome.failures:
-            raise RuntimeError(outcome.shown_failures[0])
+            raise ServerUnreachable(f"The data set is incomplete: {outcome.shown_failures[0]}")
 
 
 def _keys_of(namespace: str) -> list[tuple[str, str]]:

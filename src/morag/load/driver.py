@@ -9,11 +9,12 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from math import inf, nan
 from time import perf_counter, process_time, sleep
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import Struct, field, json
+from msgspec import DecodeError, Struct, field, json
 
 from morag.client.errors import ServerUnreachable
 from morag.load.http_framing import OK, Incoming, body_of
@@ -29,12 +30,15 @@ Step: TypeAlias = tuple[bytes, int]
 Steps: TypeAlias = Generator[Step, bytes, None]
 """The behaviour of a client: yields steps and gets each response, or b"" if the request failed."""
 
+_Check: TypeAlias = tuple[Callable[[Any], int], int, bytes]
+"""The function that counts the units of a response, their number, and the response."""
+
 _SILENCE_SECONDS: Final = 60
 _GATHER_SECONDS: Final = 0.0001
 """How long to collect responses to several clients. Waking a sleeping driver for each response
 would cost a server up to 40 µs on a virtual machine: as much as all its own work, and a cost that
 clients on other machines would not cause."""
-_READ_BYTES: Final = 1 << 18
+_READ_BYTES: Final = 1 << 16
 _SHOWN_FAILURES: Final = 3
 _SHOWN_BYTES: Final = 1_000
 
@@ -110,14 +114,18 @@ def drive(address: Address, clients: Sequence[Client], seconds: float = inf) -> 
         for client in clients:
             connection = _Connection(_connected(address), client)
             connections[connection.socket.fileno()] = connection
-        checked = _drive(connections, outcome, seconds)
+        unchecked = _drive(connections, outcome, seconds)
     finally:
         for connection in connections.values():
             connection.socket.close()
-    for count, units, response in checked:
-        found = count(json.decode(body_of(response)))
-        if found != units:
-            outcome.failed(b"a response has %d units, not %d" % (found, units))
+    for count, units, response in unchecked:
+        try:
+            found = count(json.decode(body_of(response)))
+        except DecodeError:
+            outcome.failed(response)
+        else:
+            if found != units:
+                outcome.failed(b"a response has %d units, not %d" % (found, units))
     return outcome
 
 
@@ -132,20 +140,23 @@ class _Connection:
         self.began = 0.0
 
     def send(self) -> None:
+        """Send the request of the client. If the connection is lost, the next read reports it."""
         request = self.client.request
-        sent = self.socket.send(request)
-        if sent < len(request):
-            self.socket.settimeout(_SILENCE_SECONDS)
-            self.socket.sendall(request[sent:])
-            self.socket.setblocking(False)
+        try:
+            sent = self.socket.send(request)
+            if sent < len(request):
+                self.socket.settimeout(_SILENCE_SECONDS)
+                self.socket.sendall(request[sent:])
+                self.socket.setblocking(False)
+        except OSError:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _drive(
-    connections: dict[int, _Connection], outcome: Outcome, seconds: float
-) -> list[tuple[Callable[[Any], int], int, bytes]]:
-    """Fill in the outcome, and return the first response of each client, to be checked."""
+def _drive(connections: dict[int, _Connection], outcome: Outcome, seconds: float) -> list[_Check]:
+    """Fill in the outcome, and return the first responses, to be checked outside the loop."""
     latencies = outcome.latencies_seconds
-    unchecked: list[tuple[Callable[[Any], int], int, bytes]] = []
+    unchecked: list[_Check] = []
     poller = select.poll()
     units = 0
     cpu, started = process_time(), perf_counter()
@@ -165,7 +176,7 @@ def _drive(
             connection = connections[number]
             try:
                 data = connection.receive(_READ_BYTES)
-            except ConnectionError:
+            except OSError:
                 data = b""
             if not data:
                 outcome.failed(b"the server closed a connection")

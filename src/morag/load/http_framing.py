@@ -59,8 +59,8 @@ class Incoming:
         return whole
 
 
-def status_of(response: bytes) -> int:
-    return int(response[len(b"HTTP/1.1 ") :][:3])
+def status_of(response: str) -> int:
+    return int(response.split(" ", 2)[1])
 
 
 def body_of(response: bytes) -> bytes:

@@ -8,7 +8,7 @@ from msgspec import json
 
 from morag.client.errors import ServerUnreachable, UnexpectedAnswer
 from morag.client.server_uris import parse_server_uri
-from morag.errors import BadRequest
+from morag.errors import BadRequest, MoragError
 from morag.load.driver import Client, drive
 from morag.load.http_framing import body_of, status_of
 
@@ -62,10 +62,9 @@ class Target:
         return f"{method} {self._base}/{path}{self._headers}\r\n".encode()
 
 
-def _problem(failure: str, line: str) -> Exception:
+def _problem(failure: str, line: str) -> MoragError:
     if not failure.startswith("HTTP/"):
         return ServerUnreachable(failure)
-    response = failure.encode()
     method, _, url = line.partition(" ")
-    message = body_of(response).decode()
-    return UnexpectedAnswer(message, http_status=status_of(response), method=method, url=url)
+    message = failure.partition("\r\n\r\n")[2]
+    return UnexpectedAnswer(message, http_status=status_of(failure), method=method, url=url)

@@ -1,4 +1,4 @@
-"""The requests of the rows, as bytes."""
+"""The requests of the workloads, as bytes."""
 
 from __future__ import annotations
 

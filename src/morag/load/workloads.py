@@ -1,4 +1,4 @@
-"""The rows: each is a kind of load, with its usual number of clients and its unit of work."""
+"""The workloads: each is a kind of load, with its usual number of clients and its unit of work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from morag.load.committers import (
 )
 from morag.load.data_set import DIFFERENT_KEYS, TABLES, DataSet
 from morag.load.driver import Client
-from morag.load.requests import Branch, get_contents, merge, transplant
+from morag.load.request_bytes import Branch, get_contents, merge, transplant
 
 if TYPE_CHECKING:
     from morag.load.driver import Step, Steps
@@ -31,18 +31,19 @@ _REFERENCES_PAGE: Final = 2_000
 
 
 class Load(Struct, frozen=True):
-    """The clients of a row, and the branches to which they commit."""
+    """The clients of a workload, and the branches to which they commit."""
 
     clients: Sequence[Client]
     branches: Sequence[Branch] = ()
 
 
-class Row(Struct, frozen=True):
+class Workload(Struct, frozen=True):
     """A kind of load. `prepare` takes the data set and the number of clients."""
 
     name: str
     title: str
-    unit: str
+    units: str
+    """What its rate counts."""
     clients: int
     prepare: Callable[[DataSet, int], Load]
     units_per_commit: int = 1
@@ -127,13 +128,13 @@ def _diff(data: DataSet, clients: int) -> Load:
 
 
 def _commit(data: DataSet, clients: int) -> Load:
-    branch = data.new_branch(f"commit-{clients}", data.tables)
+    branch = data.new_branch("commit", data.tables)
     steps = [committer(data.target, branch, number) for number in range(clients)]
     return Load([Client(each) for each in steps], [branch])
 
 
 def _commit_branches(data: DataSet, clients: int) -> Load:
-    branches = [data.new_branch(f"own-{number:02}", data.tables) for number in range(clients)]
+    branches = [data.new_branch("own", data.tables) for _ in range(clients)]
     steps = [committer(data.target, branch, 0) for branch in branches]
     return Load([Client(each) for each in steps], branches)
 
@@ -152,7 +153,7 @@ def _read_modify_write(data: DataSet, clients: int) -> Load:
 
 
 def _puts(data: DataSet, clients: int) -> Load:
-    branches = [data.new_branch(f"puts-{number:02}", data.tables) for number in range(clients)]
+    branches = [data.new_branch("puts", data.tables) for _ in range(clients)]
     return Load([Client(many_puts(data.target, each, _PUTS)) for each in branches], branches)
 
 
@@ -173,7 +174,7 @@ def _bring_back(
     """Each client has a target branch of its own."""
     table = data.table_names[0]
     ids = data.table_ids(data.tables, [(NAMESPACE, table)])
-    branches = [data.new_branch(f"{part}-{number:02}", data.tables) for number in range(clients)]
+    branches = [data.new_branch(part, data.tables) for _ in range(clients)]
     cycles = [
         bring_back(data.target, branch, table, ids[f"{NAMESPACE}.{table}"], bring)
         for branch in branches
@@ -187,27 +188,27 @@ def _create_delete(data: DataSet, clients: int) -> Load:
     return Load([Client(create_and_delete(data.target, name, hash)) for name in names])
 
 
-ROWS: Final = {
-    row.name: row
-    for row in (
-        Row("config", "config", "request", 8, _config),
-        Row("reference", "reference", "request", 8, _reference),
-        Row("content", "content of a key", "request", 8, _content),
-        Row("contents", "contents of 50 keys", "key", 8, _contents),
-        Row("entries", "entries, all pages", "key", 1, _entries),
-        Row("prefix", "entries by prefix", "key", 4, _prefix),
-        Row("filter", "entries by filter", "key found", 4, _filter),
-        Row("log", "log, pages of 250", "entry", 1, _log),
-        Row("references", "references, pages of 2,000", "reference", 1, _references),
-        Row("diff", "diff of large branches, 20 keys differ", "difference", 1, _diff),
-        Row("commit", "commit, one client", "commit", 1, _commit),
-        Row("commit-contended", "commit, 16 clients on one branch", "commit", 16, _commit),
-        Row("commit-branches", "commit, 16 clients on 16 branches", "commit", 16, _commit_branches),
-        Row("read-modify-write", "read, modify, write", "commit", 8, _read_modify_write),
-        Row("puts", "50 puts per commit", "put", 1, _puts, units_per_commit=_PUTS),
-        Row("commit-large", "commit on a large branch", "commit", 1, _commit_large),
-        Row("merge", "branch, commit, merge, delete", "cycle", 1, _merge),
-        Row("transplant", "branch, commit, transplant, delete", "cycle", 1, _transplant),
-        Row("create-delete", "create and delete a reference", "cycle", 8, _create_delete),
+WORKLOADS: Final = {
+    workload.name: workload
+    for workload in (
+        Workload("config", "config", "requests", 8, _config),
+        Workload("reference", "reference", "requests", 8, _reference),
+        Workload("content", "content of a key", "requests", 8, _content),
+        Workload("contents", "contents of 50 keys", "keys", 8, _contents),
+        Workload("entries", "entries, all pages", "keys", 1, _entries),
+        Workload("prefix", "entries by prefix", "keys", 4, _prefix),
+        Workload("filter", "entries by filter", "keys found", 4, _filter),
+        Workload("log", "log, pages of 250", "entries", 1, _log),
+        Workload("references", "references, pages of 2,000", "references", 1, _references),
+        Workload("diff", "diff of large branches", "differences", 1, _diff),
+        Workload("commit", "commit", "commits", 1, _commit),
+        Workload("commit-contended", "commit, all on one branch", "commits", 16, _commit),
+        Workload("commit-branches", "commit, each on its branch", "commits", 16, _commit_branches),
+        Workload("read-modify-write", "get a content, commit it", "commits", 8, _read_modify_write),
+        Workload("puts", "50 puts per commit", "puts", 1, _puts, units_per_commit=_PUTS),
+        Workload("commit-large", "commit on a large branch", "commits", 1, _commit_large),
+        Workload("merge", "branch, commit, merge, delete", "cycles", 1, _merge),
+        Workload("transplant", "branch, commit, transplant, delete", "cycles", 1, _transplant),
+        Workload("create-delete", "create and delete a reference", "cycles", 8, _create_delete),
     )
 }

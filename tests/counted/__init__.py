@@ -1,0 +1,1 @@
+"""Counts what a request costs a server, and compares it with the figures of an earlier commit."""
