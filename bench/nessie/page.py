@@ -127,7 +127,7 @@ def _table(results: Sequence[Result]) -> list[str]:
             "" if goal is None else f"{goal:g}",
             f"{theirs.server_micros:,.0f}, {ours.server_micros:,.0f}",
             *(
-                f"{first * 1e3:.3g}, {last * 1e3:.3g}"
+                f"{_millis(first)}, {_millis(last)}"
                 for first, last in (
                     (theirs.p50_seconds, ours.p50_seconds),
                     (theirs.p99_seconds, ours.p99_seconds),
@@ -137,6 +137,10 @@ def _table(results: Sequence[Result]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", "Pairs are Nessie, Morag. A bold ratio is below its goal."]
+
+
+def _millis(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f}" if seconds >= 0.1 else f"{seconds * 1e3:.3g}"
 
 
 def _single_figures(figures: Sequence[Figure]) -> list[str]:
