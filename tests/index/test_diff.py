@@ -119,6 +119,18 @@ def test_a_diff_sees_what_overlays_the_stripes_of_both_sides(
         ]
 
 
+def test_a_few_entries_over_an_updated_stripe_are_compared() -> None:
+    persist = Persist(MemoryBackend(), ObjectCache(1 << 20), Settings(), lambda: 0)
+    state = dict.fromkeys(KEYS, op_of(1))
+    updated, removed, put_back = KEYS[7], KEYS[20], KEYS[40]
+    changed = {**state, updated: op_of(2), put_back: op_of(2)}
+    overlay = {removed: op_of(1, INCREMENTAL_REMOVE), put_back: op_of(1, INCREMENTAL_ADD)}
+    one, other = striped(persist, state, set()), striped(persist, changed, set(), overlay)
+    expected = [(updated, op_of(1), op_of(2)), (removed, op_of(1), None)]
+    assert list(diff(one, other)) == expected
+    assert list(diff(one, other, KeyRange(removed))) == expected[1:]
+
+
 def test_equal_indexes_with_other_stripes_are_compared_in_short_steps() -> None:
     """Every stripe overlaps two of the other side, so no stripe can be compared alone."""
     backend = CountingBackend(MemoryBackend())
