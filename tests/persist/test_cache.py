@@ -71,3 +71,54 @@ def test_the_weight_counts_every_part_that_clients_can_make_large() -> None:
         cache = ObjectCache(10_000_000)
         put(cache, obj)
         assert cache.bytes >= least
+
+
+def test_a_form_counts_as_part_of_its_object_and_is_evicted_with_it() -> None:
+    weight = weight_bytes(value(1), len(encode(value(1)).data))
+    cache = ObjectCache(3 * weight)
+    for number in (1, 2):
+        put(cache, value(number))
+    cache.put_form("json", value(1).id, b"{1}", weight)
+    assert cache.form("json", value(1).id) == b"{1}"
+    assert cache.form("other", value(1).id) is None
+    assert cache.bytes == 3 * weight
+    cache.put_form("json", value(2).id, b"{2}", weight)
+    assert (cache.get(value(1).id), cache.form("json", value(1).id)) == (None, None)
+    assert (cache.get(value(2).id), cache.form("json", value(2).id)) == (value(2), b"{2}")
+    assert cache.bytes == 2 * weight
+
+
+def test_a_form_is_kept_once_and_only_for_a_cached_object() -> None:
+    cache = ObjectCache(10_000)
+    cache.put_form("json", value(1).id, b"{}", 100)
+    assert (cache.form("json", value(1).id), cache.bytes) == (None, 0)
+    put(cache, value(1))
+    before = cache.bytes
+    cache.put_form("json", value(1).id, b"{}", 100)
+    cache.put_form("json", value(1).id, b"{}", 100)
+    assert cache.bytes == before + 100
+    cache.put_form("large", value(1).id, b"{}", 10_000)
+    assert (cache.form("large", value(1).id), cache.bytes) == (None, before + 100)
+
+
+def test_an_object_that_is_put_again_starts_without_forms() -> None:
+    cache = ObjectCache(10_000)
+    put(cache, value(1))
+    before = cache.bytes
+    cache.put_form("json", value(1).id, b"{}", 100)
+    put(cache, value(1))
+    assert (cache.form("json", value(1).id), cache.bytes) == (None, before)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(0, 5_000))),
+)
+def test_the_cache_never_exceeds_its_limit_with_forms(
+    forms: list[tuple[str, int, int]],
+) -> None:
+    cache = ObjectCache(10_000)
+    for name, number, size in forms:
+        put(cache, value(number))
+        cache.put_form(name, value(number).id, bytes(size), size)
+        assert cache.bytes <= 10_000
+        assert sum(len(kept) for held in cache._forms.values() for kept in held.values()) <= 10_000

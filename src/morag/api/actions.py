@@ -39,7 +39,7 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 
 # Up to this number of keys are looked up at once, more by a thread, because contents may be large.
 # Most clients request no more than a table with its namespaces.
-_FEW_KEYS: Final = 4
+_FEW_KEYS: Final = 64
 _FEW_COMMITS: Final = 4  # The same for commits to transplant.
 
 _CONTENT: Final = json_encoding("content")
@@ -76,7 +76,7 @@ def list_references(
         found = call.service.references.list(paging, fetch_all=fetch_all, filter=filter)
         return ok_page("references", found, page, show)
 
-    return call.in_pieces(work)
+    return call.in_pieces(work, plain=not (fetch_all or filter))
 
 
 def get_reference(
@@ -168,22 +168,24 @@ def get_entries(
 ) -> Answer:
     """`encoding` is for whole ranges of entries without content, `show` for all others."""
     listings = call.service.listings
+    plain = selection.is_range and not with_content and depth <= 0
 
     def work() -> Pieces:
-        if selection.is_range and not with_content and depth <= 0:
+        if plain:
             reference, encoded = listings.encoded_entries(ref, selection, encoding)
             return ok_encoded_page("entries", encoded, page(reference))
         reference, found = listings.entries(ref, selection, with_content=with_content, depth=depth)
         return ok_page("entries", found, page(reference), show)
 
-    return call.in_pieces(work)
+    return call.in_pieces(work, ref, plain=plain)
 
 
 def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
     listings = call.service.listings
+    plain = not (request.filter or request.fetch_all)
 
     def work() -> Pieces:
-        if not (request.filter or request.fetch_all):
+        if plain:
             encoded = listings.encoded_log(
                 request.newest, request.paging, views.encoding, until=request.oldest
             )
@@ -199,7 +201,9 @@ def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
             return ok_log(found, views.page, views.entry, views.operation, listings.operations)
         return ok_page("logEntries", found, views.page, lambda entry: views.entry(entry, None))
 
-    return call.in_pieces(work)
+    # The token of a later page is a hash, too.
+    is_first = request.paging.token is None
+    return call.in_pieces(work, request.newest, plain=plain and is_first)
 
 
 def get_diff(

@@ -106,10 +106,20 @@ class Call:
         """For a read that may take long."""
         return InThread(self._queues.long_work, self.request.client, work)
 
-    def in_pieces(self, work: Callable[[], Pieces]) -> Answer:
-        """For an answer that may be large."""
+    def in_pieces(
+        self, work: Callable[[], Pieces], *refs: RequestedRef, plain: bool = False
+    ) -> Answer:
+        """For an answer that may be large.
+
+        If it is `plain`, no single piece of it takes long, and a short answer is made at once,
+        unless a ref names a commit: whether that is on its branch may take a walk.
+        """
         queues = self._queues
-        return InPieces(queues.long_work, self.request.client, work, queues.monotonic)
+        at_once = queues.at_once if plain else None
+        for ref in refs:
+            if ref.names_a_commit:
+                at_once = None
+        return InPieces(queues.long_work, self.request.client, work, queues.monotonic, at_once)
 
     def showing(self, found: Unencoded, show: Callable[[Content], Response]) -> Answer:
         """For a single content: a large one is encoded by a thread."""

@@ -37,6 +37,8 @@ PIECE_BYTES: Final = 128 * 1024
 
 _QUICK_BYTES: Final = 64 * 1024
 _SLICE_SECONDS: Final = 0.02
+_AT_ONCE: Final = 8
+_AT_ONCE_SECONDS: Final = 0.001
 _SWITCH_SECONDS: Final = 0.0003
 _MOST_WAITING: Final = 512
 _LONG_WORK_EMBEDDED: Final = 3
@@ -131,6 +133,30 @@ class Queues:
 
         self.long_work = FairQueue(long_work, _MOST_WAITING, reserved=1, busy=share_interpreter)
         self.references = FairQueue(1, _MOST_WAITING)
+        self.at_once = None if store_is_remote else AtOnce()
+
+
+class AtOnce:
+    """Limits how many listings are begun where requests come in, in one turn of the event loop.
+
+    A short listing takes less time than handing it to a thread. But many clients that request one
+    at the same time must not hold up all others: theirs go to the threads, by way of the fair
+    queue.
+    """
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    def may_begin(self, spawn: Spawn) -> bool:
+        if self._begun >= _AT_ONCE:
+            return False
+        if not self._begun:
+            spawn(self._start_over, near=True)  # In the loop's next turn.
+        self._begun += 1
+        return True
+
+    def _start_over(self) -> None:
+        self._begun = 0
 
 
 class InThread(Struct, frozen=True):
@@ -209,6 +235,8 @@ class InPieces(Struct, frozen=True):
     client: Client
     work: Callable[[], Pieces]
     monotonic: Callable[[], float]
+    at_once: AtOnce | None = None
+    """If it is given, a short answer is produced where the request came in."""
 
     def start(self, spawn: Spawn, done: Done) -> None:
         stream = _Stream(self, spawn)
@@ -220,7 +248,11 @@ class InPieces(Struct, frozen=True):
                 rest = None if first.is_last else stream
                 done(Response(200, first.body, stream.headers, rest))
 
-        self.queue.add(_Gathering(stream, FIRST_BYTES, made).job())
+        gathering = _Gathering(stream, FIRST_BYTES, made)
+        if self.at_once is None or not self.at_once.may_begin(spawn):
+            self.queue.add(gathering.job())
+        elif not gathering.is_done_at_once():
+            self.queue.add(gathering.job())
 
 
 class _Stream:
@@ -261,10 +293,20 @@ class _Gathering:
     def job(self) -> Job:
         return Job(self._stream.answer.client, self._stream.spawn, self._work, self._abandon)
 
+    def is_done_at_once(self) -> bool:
+        """Gather for a moment. False if there is more, which is left to a thread."""
+        monotonic = self._stream.answer.monotonic
+        end = monotonic() + _AT_ONCE_SECONDS
+        if not self._gather(lambda: self._size > _QUICK_BYTES or monotonic() > end):
+            return False
+        self._done(Piece(b"".join(self._gathered), True))
+        return True
+
     def _work(self) -> None:
         answer = self._stream.answer
+        queue, end = answer.queue, answer.monotonic() + _SLICE_SECONDS
         try:
-            is_last = self._gather(answer)
+            is_last = self._gather(lambda: queue.has_waiting and answer.monotonic() > end)
             if answer.client.gone:
                 self._abandon()
             elif is_last is None:
@@ -277,17 +319,14 @@ class _Gathering:
     def _abandon(self) -> None:
         self._done(ClientGone())
 
-    def _gather(self, answer: InPieces) -> bool | None:
-        """Whether these bytes are the end of the body; None if the turn ended too early."""
-        end = answer.monotonic() + _SLICE_SECONDS
+    def _gather(self, is_over: Callable[[], bool]) -> bool | None:
+        """Whether these bytes are the end of the body; None if the turn was over too early."""
         for body in self._stream.bodies():
             self._gathered.append(body)
             self._size += len(body)
             if self._size >= self._least_bytes:
                 return False
-            if answer.client.gone:
-                return None
-            if answer.queue.has_waiting and answer.monotonic() > end:
+            if self._stream.answer.client.gone or is_over():
                 return None
         return True
 
