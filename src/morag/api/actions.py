@@ -68,15 +68,24 @@ class LogViews(Struct, frozen=True):
 
 
 def list_references(
-    call: Call, paging: Paging, page: PageOf, show: Callable[[ReferenceView], Struct] | None = None
+    call: Call,
+    paging: Paging,
+    page: PageOf,
+    encoding: Encoding[Reference],
+    show: Callable[[ReferenceView], Struct] | None = None,
 ) -> Answer:
+    """`encoding` is for references without metadata and filter, `show` for all others."""
+    references = call.service.references
     fetch_all, filter = call.query.fetches_all(), call.query.text("filter")
+    plain = not (fetch_all or filter)
 
     def work() -> Pieces:
-        found = call.service.references.list(paging, fetch_all=fetch_all, filter=filter)
+        if plain:
+            return ok_encoded_page("references", references.encoded_list(paging, encoding), page)
+        found = references.list(paging, fetch_all=fetch_all, filter=filter)
         return ok_page("references", found, page, show)
 
-    return call.in_pieces(work, plain=not (fetch_all or filter))
+    return call.in_pieces(work, plain=plain)
 
 
 def get_reference(

@@ -249,9 +249,8 @@ class InPieces(Struct, frozen=True):
                 done(Response(200, first.body, stream.headers, rest))
 
         gathering = _Gathering(stream, FIRST_BYTES, made)
-        if self.at_once is None or not self.at_once.may_begin(spawn):
-            self.queue.add(gathering.job())
-        elif not gathering.is_done_at_once():
+        begins = self.at_once is not None and self.at_once.may_begin(spawn)
+        if not (begins and gathering.is_done_at_once()):
             self.queue.add(gathering.job())
 
 

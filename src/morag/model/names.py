@@ -25,7 +25,8 @@ _NAME: Final = re.compile(r"-|[A-Za-z](?:(?:(?!\.\.)[A-Za-z0-9./_-])*[A-Za-z0-9_
 _HASH: Final = re.compile(r"[0-9a-fA-F]{8,64}")
 _LONGEST_NAME: Final = 10_000  # No store takes longer ones, and checking them would take long.
 _FORBIDDEN: Final = frozenset({"HEAD", "DETACHED"})
-_PREFIXES: Final[dict[ReferenceKind, str]] = {"BRANCH": "refs/heads/", "TAG": "refs/tags/"}
+_BRANCHES: Final = "refs/heads/"
+_TAGS: Final = "refs/tags/"
 
 _COMMITS: Final = re.compile(r"[1-9][0-9]{0,10}")
 _DURATION: Final = re.compile(
@@ -64,14 +65,15 @@ def check_hash(text: str) -> str:
 
 def full_name(kind: ReferenceKind, name: str) -> str:
     """The name under which a branch or a tag is stored."""
-    return _PREFIXES[kind] + name
+    return (_BRANCHES if kind == "BRANCH" else _TAGS) + name
 
 
 def split_full_name(full: str) -> tuple[ReferenceKind, str] | None:
     """Undo `full_name`. None for internal references, which users never see."""
-    for kind, prefix in _PREFIXES.items():
-        if full.startswith(prefix):
-            return kind, full[len(prefix) :]
+    if full.startswith(_BRANCHES):
+        return "BRANCH", full[len(_BRANCHES) :]
+    if full.startswith(_TAGS):
+        return "TAG", full[len(_TAGS) :]
     return None
 
 

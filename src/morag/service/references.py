@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from morag.model.results import Page
     from morag.service.paging import Items, Paging
     from morag.service.ref_resolution import RefResolution, RequestedRef
+    from morag.versions.encoding import Encoding
     from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.repository import Repository
     from morag.versions.tickets import Spawn, Ticket
@@ -44,8 +45,7 @@ class References:
         return self._described(reference, fetch_all)
 
     def list(self, paging: Paging, *, fetch_all: bool, filter: str | None) -> Items[ReferenceView]:
-        if paging.token == "":
-            raise BadRequest("Empty key elements are not allowed")
+        _check_token(paging)
         known = self._known.list(token=paging.token)  # A bad token is reported before a bad filter.
         wanted = None
         if filter:
@@ -65,6 +65,13 @@ class References:
 
         found = Found(known, paging, self._cpu_seconds, wanted=wanted, repeatable=False)
         return Filled(found, fill)
+
+    def encoded_list(self, paging: Paging, encoding: Encoding[Reference]) -> Items[bytes]:
+        """Like `list` without metadata and filter, encoded."""
+        _check_token(paging)
+        known = self._known.encoded_list(encoding, paging.token)
+        found = Found(known, paging, self._cpu_seconds, repeatable=False)
+        return Filled(found, lambda batch: iter([[each.encoded for each in batch]]))
 
     def creation(self, kind: ReferenceKind, name: str, source: RequestedRef) -> ReferenceRequest:
         """Create a reference at a commit, which need not be on the reference in `source`."""
@@ -119,6 +126,11 @@ class References:
     def _described(self, reference: Reference, fetch_all: bool) -> ReferenceView:
         metadata = self._known.metadata(reference) if fetch_all else None
         return ReferenceView(reference.type, reference.hash, reference.name, metadata)
+
+
+def _check_token(paging: Paging) -> None:
+    if paging.token == "":
+        raise BadRequest("Empty key elements are not allowed")
 
 
 def _size_of(found: ReferenceView) -> int:

@@ -33,6 +33,7 @@ from morag.model.references import (
 )
 from morag.model.results import Page
 from morag.model.times import instant_text
+from morag.versions.encoded_references import EncodedReferences
 from morag.versions.listing import Listing, key_token, token_key
 from morag.versions.reference_lane import ReferenceRequest, unexpected_hash
 from morag.versions.resolve import object_id
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
     from morag.logic.reflog import RefMove
     from morag.model.names import ReferenceKind
     from morag.persist.persist import Persist
+    from morag.versions.encoded_references import EncodedReference
+    from morag.versions.encoding import Encoding
     from morag.versions.resolve import At, Resolver
     from morag.versions.tickets import Spawn, Ticket
     from morag.versions.writers import Writers
 
 
+_ROOT: Final = "refs/"
 _MOST_MOVES: Final = 1 << 31  # More than a page can hold, and accepted by every store.
 
 
@@ -70,6 +74,7 @@ class NamedReferences:
         self._references = references
         self._resolver = resolver
         self._writers = writers
+        self._encoded = EncodedReferences()
 
     def get(self, name: str) -> Reference:
         """The branch or tag of that name."""
@@ -96,13 +101,24 @@ class NamedReferences:
                 check_unicode("Bounds of names", bound)
         if kind is None and (prefix or start is not None or end is not None):
             raise BadRequest("Names need the kind of their references: BRANCH or TAG")
-        root = "refs/" if kind is None else full_name(kind, "")
+        root = _ROOT if kind is None else full_name(kind, "")
         first = root + start if start is not None else None
         if token:
-            position = key_text(token_key(token))
+            position = _position(token)
             first = position if first is None else max(first, position)
         last = root + end if end is not None else None
         return Listing(lambda: _shown(self._references.list(root + prefix, first, last)), _token)
+
+    def encoded_list(
+        self, encoding: Encoding[Reference], token: str | None
+    ) -> Listing[EncodedReference]:
+        """Like `list` of all references, encoded."""
+        first = _position(token) if token else None
+
+        def items() -> Iterator[EncodedReference]:
+            return self._encoded.of(self._references.list(_ROOT, first), encoding)
+
+        return Listing(items, lambda found: key_token(text_key(found.full_name)))
 
     def list_with_metadata(
         self,
@@ -271,6 +287,11 @@ def _shown(refs: Iterator[Ref]) -> Iterator[Reference]:
         split = split_full_name(ref.name)
         if split is not None:
             yield Reference(*split, ref.pointer.hex())
+
+
+def _position(token: str) -> str:
+    """The full name at which the page of this token begins."""
+    return key_text(token_key(token))
 
 
 def _token(reference: Reference) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.api import actions, body_readers
 from morag.api.call import NO_CONTENT, ok
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH_METADATA, FILTER, Parameter
+from morag.api.json_pieces import json_encoding
 from morag.api.url_parsing import NoSuchPath
 from morag.api.v1 import structs
 from morag.api.v1.parameters import (
@@ -22,6 +23,7 @@ from morag.api.v1.parameters import (
 from morag.api.v1.structs import ReferenceV1
 from morag.errors import BadRequest
 from morag.rest import requests
+from morag.rest.responses import ReferenceView
 from morag.service.ref_resolution import RequestedRef
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from morag.api.later import Answer
     from morag.model.names import ReferenceKind
     from morag.model.references import Reference
+
+_REFERENCE: Final = json_encoding(
+    "reference of version 1", lambda found: ReferenceV1.of(ReferenceView.of(found))
+)
 
 
 @endpoint(
@@ -48,7 +54,9 @@ def get_config(call: Call) -> Answer:
     gives=structs.ReferencesV1,
 )
 def list_references(call: Call) -> Answer:
-    return actions.list_references(call, paging(call), structs.ReferencesV1, ReferenceV1.of)
+    return actions.list_references(
+        call, paging(call), structs.ReferencesV1, _REFERENCE, ReferenceV1.of
+    )
 
 
 @endpoint("GET", "/trees/tree", "Get the default branch", gives=structs.ReferenceV1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.api import actions, body_readers
 from morag.api.call import ok_at, ok_in_steps
 from morag.api.checks import KINDS, Checks
 from morag.api.endpoints import FETCH_METADATA, FILTER, Parameter
+from morag.api.json_pieces import json_encoding
 from morag.api.v2.parameters import MAX_RECORDS, PAGE_TOKEN, TYPE, endpoint, paging
 from morag.errors import BadRequest
 from morag.model.names import NAME_RULE
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from morag.model.names import ReferenceKind
     from morag.model.references import Reference
 
+_REFERENCE: Final = json_encoding("reference of version 2", ReferenceView.of)
+
 
 @endpoint(
     "GET",
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     gives=responses.References,
 )
 def list_references(call: Call) -> Answer:
-    return actions.list_references(call, paging(call), responses.References)
+    return actions.list_references(call, paging(call), responses.References, _REFERENCE)
 
 
 @endpoint(
