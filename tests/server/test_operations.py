@@ -156,9 +156,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_tls(tmp_path: Path, certificate: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_tls(tmp_path: Path, certificate: Path, workers: str) -> None:
     cert, key = str(certificate / "cert.pem"), str(certificate / "key.pem")
-    with Served(tmp_path, "--tls-cert", cert, "--tls-key", key) as server:
+    flags = ("--tls-cert", cert, "--tls-key", key, "--workers", workers)
+    with Served(tmp_path, *flags, store=f"sqlite:{tmp_path / 'morag.db'}", quiet=True) as server:
         assert server.scheme == "https"
         trusting = ssl.create_default_context(cafile=cert)
         url = f"https://127.0.0.1:{server.port}/api/v2/config"

@@ -15,10 +15,13 @@ from uvicorn.supervisors.multiprocess import Process
 
 from morag.backend.urls import StoreUrl
 from morag.masking import masked
+from morag.server.accepting import Acceptor, ConnectionCounts
+from morag.server.connection import Connection
 from morag.server.lifespan import Lifespan
 from morag.server.sockets import CannotServe, allow_files, are_loopback, bound, check_tls, url_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
     from socket import socket
 
@@ -138,13 +141,55 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+class _WorkerServer(_Server):
+    """Accepts its share of the connections."""
+
+    def __init__(self, config: uvicorn.Config, counts: ConnectionCounts, number: int) -> None:
+        super().__init__(config, lambda: None)
+        self._counts, self._number = counts, number
+        self._acceptors: list[Acceptor] = []
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup([])
+        self._acceptors = [
+            Acceptor(listening, self._new_connection, self.config.ssl, self._is_my_turn)
+            for listening in sockets or ()
+        ]
+
+    async def on_tick(self, counter: int) -> bool:
+        self._count()  # Connections may have ended: it may be this worker's turn to accept.
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._counts.remove(self._number)
+        for acceptor in self._acceptors:
+            await acceptor.close()
+        await super().shutdown(sockets)
+
+    def _new_connection(self) -> asyncio.Protocol:
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
+    def _is_my_turn(self) -> bool:
+        self._count()
+        return self._counts.is_least(self._number)
+
+    def _count(self) -> None:
+        self._counts.update(self._number, len(self.server_state.connections))
+
+
 class _Worker(Process):
     """A process that serves. Its exit code is 0 if it finished every accepted request."""
+
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket], counts: ConnectionCounts, number: int
+    ) -> None:
+        super().__init__(config, sockets)
+        self._counts, self._number = counts, number
 
     @property
     def server(self) -> uvicorn.Server:
         if self._server is None:
-            self._server = _Server(self.config, lambda: None)
+            self._server = _WorkerServer(self.config, self._counts, self._number)
         return self._server
 
     def target(self, sockets: list[socket] | None = None) -> None:
@@ -168,6 +213,7 @@ class _Workers(Multiprocess):
         self.started = False
         self._print_ready = print_ready
         self._all_finished = True
+        self._counts = ConnectionCounts(config.workers)
 
     @property
     def complete(self) -> bool:
@@ -175,7 +221,7 @@ class _Workers(Multiprocess):
         return self._all_finished and all(_finished(worker) for worker in self.processes)
 
     def init_processes(self) -> None:
-        self.processes = [self._new() for _ in range(self.processes_num)]
+        self.processes = [self._new(number) for number in range(self.processes_num)]
         self.started = all(
             worker.wait_until_ready(_START_SECONDS, self.should_exit) for worker in self.processes
         )
@@ -196,13 +242,13 @@ class _Workers(Multiprocess):
                 self.should_exit.set()
                 return
             how = "does not respond" if hangs else f"died ({_end_of(worker.exitcode)})"
-            self.processes[index] = self._new()
+            self.processes[index] = self._new(index)
             successor = self.processes[index].pid
             logger.error("Worker %s %s; %s takes its place", worker.pid, how, successor)
 
     def restart_all(self) -> None:
         for index, worker in enumerate(self.processes):
-            successor = self._new()
+            successor = self._new(index)
             if not successor.wait_until_ready(_START_SECONDS, self.should_exit):
                 successor.kill()
                 successor.join()
@@ -216,14 +262,17 @@ class _Workers(Multiprocess):
 
     def handle_ttin(self) -> None:
         self.processes_num += 1
-        self.processes.append(self._new())
+        self.processes.append(self._new(len(self.processes)))
 
     @property
     def _patience_seconds(self) -> float:
         return self.config.timeout_worker_healthcheck
 
-    def _new(self) -> _Worker:
-        worker = _Worker(self.config, self.sockets)
+    def _new(self, number: int) -> _Worker:
+        # A successor has the number of its predecessor. Workers added by a signal share numbers,
+        # too: their counts are then less exact.
+        number %= self.config.workers
+        worker = _Worker(self.config, self.sockets, self._counts, number)
         worker.start()
         return worker
 
