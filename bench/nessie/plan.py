@@ -33,8 +33,8 @@ def _items(*parts: str) -> list[Item]:
 
 
 GROUPS: Final = (
-    _items("config", "reference", "content", "contents", "log", "content-clients"),
-    _items("entries", "prefix", "filter", "diff", "commit-large"),
+    _items("config", "reference", "content", "log", "content-clients"),
+    _items("contents", "entries", "prefix", "filter", "diff", "commit-large"),
     _items("merge", "transplant", "create-delete", "references"),
     _items("commit", "commit-branches", "read-modify-write", "puts"),
     _items("commit-contended", "commit-clients"),

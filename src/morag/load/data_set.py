@@ -100,7 +100,7 @@ class DataSet:
         puts: list[object] = []
         for namespace in self.namespaces:
             puts.append(put_namespace(namespace))
-            puts += [put_table(key, 1) for key in _keys_of(namespace)]
+            puts += [put_table(key, 1) for key in keys_of(namespace)]
         for start in range(0, len(puts), _PUTS_PER_COMMIT):
             branch = self._commit(branch, puts[start : start + _PUTS_PER_COMMIT])
         return branch
@@ -108,7 +108,7 @@ class DataSet:
     @cached_property
     def changed(self) -> Branch:
         """The large branch after a commit that changed a few tables."""
-        keys = [key for namespace in self.namespaces for key in _keys_of(namespace)]
+        keys = [key for namespace in self.namespaces for key in keys_of(namespace)]
         chosen = keys[:: len(keys) // DIFFERENT_KEYS][:DIFFERENT_KEYS]
         ids = self.table_ids(self.large, chosen)
         puts = [put_table(key, 2, ids[".".join(key)]) for key in chosen]
@@ -176,7 +176,7 @@ class DataSet:
             raise ServerUnreachable(f"The data set is incomplete: {outcome.shown_failures[0]}")
 
 
-def _keys_of(namespace: str) -> list[tuple[str, str]]:
+def keys_of(namespace: str) -> list[tuple[str, str]]:
     return [(namespace, f"table-{number:02}") for number in range(1, _KEYS_PER_NAMESPACE)]
 
 

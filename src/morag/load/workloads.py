@@ -17,7 +17,7 @@ from morag.load.committers import (
     many_puts,
     read_modify_write,
 )
-from morag.load.data_set import DIFFERENT_KEYS, TABLES, DataSet
+from morag.load.data_set import DIFFERENT_KEYS, DataSet, keys_of
 from morag.load.driver import Client
 from morag.load.request_bytes import Branch, get_contents, merge, transplant
 
@@ -83,11 +83,11 @@ def _content(data: DataSet, clients: int) -> Load:
 
 
 def _contents(data: DataSet, clients: int) -> Load:
-    names = data.table_names * 2
+    """Each request is for tables of one namespace."""
     steps: list[Step] = []
-    for start in range(0, TABLES, 16):
-        keys = [(NAMESPACE, name) for name in names[start : start + _REQUESTED_KEYS]]
-        steps.append((get_contents(data.target, data.tables.name, keys), _REQUESTED_KEYS))
+    for namespace in data.namespaces:
+        keys = keys_of(namespace)[:_REQUESTED_KEYS]
+        steps.append((get_contents(data.target, data.large.name, keys), _REQUESTED_KEYS))
     return _reading(steps, clients, _items("contents"))
 
 
