@@ -36,6 +36,7 @@ DIFFERENT_KEYS: Final = 20
 
 _KEYS_PER_NAMESPACE: Final = 100
 _PUTS_PER_COMMIT: Final = 2_000
+_SMALL_COMMITS: Final = 20
 _CREATORS: Final = 8
 _ATTEMPTS: Final = 10
 
@@ -95,7 +96,7 @@ class DataSet:
 
     @cached_property
     def large(self) -> Branch:
-        """A branch of many keys: namespaces of 99 tables each."""
+        """A branch of many keys: namespaces of 99 tables each, and small commits after the bulk."""
         branch = self.new_branch("large")
         puts: list[object] = []
         for namespace in self.namespaces:
@@ -103,6 +104,8 @@ class DataSet:
             puts += [put_table(key, 1) for key in keys_of(namespace)]
         for start in range(0, len(puts), _PUTS_PER_COMMIT):
             branch = self._commit(branch, puts[start : start + _PUTS_PER_COMMIT])
+        for number in range(_SMALL_COMMITS):
+            branch = self._commit(branch, [put_table((self.namespaces[0], f"late-{number:02}"), 1)])
         return branch
 
     @cached_property
