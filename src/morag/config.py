@@ -49,7 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_object_bytes: int = 16 * 1024 * 1024
     """The largest object that is stored; a commit that needs a larger object is rejected."""
 
-    cache_bytes: int = 160 * 1024 * 1024
+    cache_bytes: int = 128 * 1024 * 1024
     """The memory limit of the object cache; 0 turns the cache off."""
 
     previous_heads_count: int = 20
