@@ -37,6 +37,7 @@ DIFFERENT_KEYS: Final = 20
 _KEYS_PER_NAMESPACE: Final = 100
 _PUTS_PER_COMMIT: Final = 2_000
 _SMALL_COMMITS: Final = 20
+_LATE: Final = "late"
 _CREATORS: Final = 8
 _ATTEMPTS: Final = 10
 
@@ -104,8 +105,9 @@ class DataSet:
             puts += [put_table(key, 1) for key in keys_of(namespace)]
         for start in range(0, len(puts), _PUTS_PER_COMMIT):
             branch = self._commit(branch, puts[start : start + _PUTS_PER_COMMIT])
+        branch = self._commit(branch, [put_namespace(_LATE)])
         for number in range(_SMALL_COMMITS):
-            branch = self._commit(branch, [put_table((self.namespaces[0], f"late-{number:02}"), 1)])
+            branch = self._commit(branch, [put_table((_LATE, f"table-{number:02}"), 1)])
         return branch
 
     @cached_property

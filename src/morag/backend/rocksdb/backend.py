@@ -16,10 +16,11 @@ from morag.backend.rocksdb.errors import WRITING
 from morag.backend.rocksdb.opening import REFS, ROWS, open_database
 from morag.backend.rocksdb.reads import FEW, RocksDBReads
 from morag.backend.rocksdb.secondary import open_secondary
+from morag.backend.rocksdb.writes import Writes
 from morag.backend.store_files import keep_until_exit, lost_file_message, real_path
 from morag.errors import StoreCannotWrite, StoreLocked
-from morag.format.refs import decode_ref, encode_ref
-from morag.format.rows import decode_row, encode_row, refreshed
+from morag.format.refs import decode_ref
+from morag.format.rows import decode_row, encode_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from morag.backend.rocksdb.open_files import RocksDBFiles
     from morag.backend.rocksdb.synced_note import SyncedNote
     from morag.backend.urls import StoreUrl
-
-# The ref-log lives in the column family `default`, which Nessie opens and never touches.
 
 DELETE_AT_ONCE: Final = 10_000
 
@@ -120,15 +119,15 @@ class RocksDBBackend:
     def read_rows(self, repo: str, ids: Sequence[ObjId]) -> dict[ObjId, Row]:
         if len(ids) > FEW:
             ids = sorted(ids)  # Neighbours are in one block.
-        found = zip(ids, self._messages(prefix_of(repo), ids), strict=True)
+        prefix = prefix_of(repo)
+        found = zip(ids, self._read.several(self._rows, [prefix + id for id in ids]), strict=True)
         return {id: decode_row(id, message) for id, message in found if message is not None}
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
-        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        prefix, writes = prefix_of(repo), self._writes()
         with self._turn:
-            stored = self._messages(prefix, [row.id for row in rows])
-            new = self._insert(batch, prefix, rows, stored)
-            self._write_durably(batch)
+            new = writes.insert(prefix, rows, self._messages(prefix, rows))
+            self._write_durably(writes.batch)
         return new
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
@@ -247,7 +246,7 @@ class RocksDBBackend:
     def apply_all(
         self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
     ) -> bool:
-        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
+        prefix, writes = prefix_of(repo), self._writes()
         keys = [prefix + swap.name.encode() for swap in swaps]
         with self._turn:
             while not self._durable.keys().isdisjoint(keys) and not self._refusal:
@@ -257,19 +256,19 @@ class RocksDBBackend:
             for swap, value in zip(swaps, before.values(), strict=True):
                 if not _is(value, swap.expected):
                     return False
-            self._insert(batch, prefix, rows, self._messages(prefix, [row.id for row in rows]))
-            self._append(batch, repo, log)
+            writes.insert(prefix, rows, self._messages(prefix, rows))
+            writes.append(repo, log)
             for swap, key in zip(swaps, keys, strict=True):
-                self._move(batch, key, swap.new)
-            self._write(batch, before)
+                writes.move(key, swap.new)
+            self._write(writes.batch, before)
             self._await_sync()
         return True
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
-        batch = WriteBatch(raw_mode=True)
-        self._append(batch, repo, rows)
+        writes = self._writes()
+        writes.append(repo, rows)
         with self._turn:
-            self._write_durably(batch)
+            self._write_durably(writes.batch)
 
     def read_log(self, repo: str, before: bytes | None, limit: int) -> list[LogRow]:
         prefix = log_prefix_of(repo)
@@ -282,8 +281,8 @@ class RocksDBBackend:
     ) -> Applied:
         """Write to the ref under this key, whose newest value must be durable. Does not sync."""
         self._check_refusal()
-        prefix, batch = prefix_of(repo), WriteBatch(raw_mode=True)
-        stored = self._messages(prefix, [row.id for row in rows])
+        prefix, writes = prefix_of(repo), self._writes()
+        stored = self._messages(prefix, rows)
         unique = [
             (row.id, message)
             for row, message in zip(rows, stored, strict=True)
@@ -293,42 +292,18 @@ class RocksDBBackend:
         value = self._read.one(self._refs, key)
         if any(message is not None for _, message in unique) or not _is(value, swap.expected):
             return Applied(swapped=False, new=fresh)
-        new = self._insert(batch, prefix, rows, stored)
-        self._append(batch, repo, log)
-        self._move(batch, key, swap.new)
-        self._write(batch, {key: value})
+        new = writes.insert(prefix, rows, stored)
+        writes.append(repo, log)
+        writes.move(key, swap.new)
+        self._write(writes.batch, {key: value})
         return Applied(swapped=True, new=new)
 
-    def _messages(self, prefix: bytes, ids: Sequence[ObjId]) -> list[bytes | None]:
-        return self._read.several(self._rows, [prefix + id for id in ids])
+    def _writes(self) -> Writes:
+        return Writes(self._in_refs, self._in_rows)
 
-    def _insert(
-        self,
-        batch: WriteBatch,
-        prefix: bytes,
-        rows: Sequence[Row],
-        stored: Sequence[bytes | None],
-    ) -> frozenset[ObjId]:
-        new = []
-        for row, message in zip(rows, stored, strict=True):
-            if message is None:
-                new.append(row.id)
-                message = encode_row(row)
-            else:
-                message = refreshed(row.id, message, row.referenced_micros)
-            batch.put(row_key(prefix, row.id), message, self._in_rows)
-        return frozenset(new)
-
-    def _move(self, batch: WriteBatch, key: bytes, ref: Ref | None) -> None:
-        if ref is None:
-            batch.delete(key, self._in_refs)
-        else:
-            batch.put(key, encode_ref(ref), self._in_refs)
-
-    def _append(self, batch: WriteBatch, repo: str, rows: Sequence[LogRow]) -> None:
-        prefix = log_prefix_of(repo)
-        for row in rows:
-            batch.put(prefix + row.key, row.data)
+    def _messages(self, prefix: bytes, rows: Sequence[Row]) -> list[bytes | None]:
+        """What is stored under the ids of the rows."""
+        return self._read.several(self._rows, [prefix + row.id for row in rows])
 
     def _delete(self, keys: Iterable[bytes], family: ColumnFamily | None) -> None:
         keys = iter(keys)
