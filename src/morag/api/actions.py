@@ -39,7 +39,7 @@ ShowReference: TypeAlias = "Callable[[Reference], Response]"
 
 # Up to this number of keys are looked up at once, more by a thread, because contents may be large.
 # Most clients request no more than a table with its namespaces.
-_FEW_KEYS: Final = 64
+_FEW_KEYS: Final = 4
 _FEW_COMMITS: Final = 4  # The same for commits to transplant.
 
 _CONTENT: Final = json_encoding("content")
@@ -161,7 +161,9 @@ def get_contents(
         at = reference if tagged else None
         return ok_list("contents", batches, lambda: show((), reference), _keyed, at)
 
-    return call.near(at_once, ref) if len(keys) <= _FEW_KEYS else call.in_pieces(in_pieces)
+    if len(keys) <= _FEW_KEYS:
+        return call.near(at_once, ref)
+    return call.in_pieces(in_pieces, ref, plain=True)
 
 
 def get_entries(
@@ -210,9 +212,8 @@ def get_log(call: Call, request: LogRequest, views: LogViews) -> Answer:
             return ok_log(found, views.page, views.entry, views.operation, listings.operations)
         return ok_page("logEntries", found, views.page, lambda entry: views.entry(entry, None))
 
-    # The token of a later page is a hash, too.
-    is_first = request.paging.token is None
-    return call.in_pieces(work, request.newest, plain=plain and is_first)
+    refs = [ref for ref in (request.newest, request.oldest) if ref is not None]
+    return call.in_pieces(work, *refs, plain=plain)
 
 
 def get_diff(

@@ -87,7 +87,7 @@ class Call:
         return self._query
 
     def once(self, parse: Callable[[Call], T]) -> T:
-        """What a function finds out from the head of the request and from settings alone.
+        """The result of a function of the head of the request and of settings alone.
 
         For requests that share a head it is called once, or again as long as it raises an error.
         A handler has one such function.
@@ -112,12 +112,12 @@ class Call:
         """For an answer that may be large.
 
         If it is `plain`, no single piece of it takes long, and a short answer is made at once,
-        unless a ref names a commit: whether that is on its branch may take a walk.
+        unless a ref has steps: these may take a long walk.
         """
         queues = self._queues
         at_once = queues.at_once if plain else None
         for ref in refs:
-            if ref.names_a_commit:
+            if ref.has_steps:
                 at_once = None
         return InPieces(queues.long_work, self.request.client, work, queues.monotonic, at_once)
 
@@ -137,7 +137,7 @@ class Call:
     def near(
         self, work: Callable[[], Answer], *refs: RequestedRef, is_change: bool = False
     ) -> Answer:
-        """For a quick lookup: done at once, unless a ref has steps or the store is remote."""
+        """For a quick read: done at once, unless a ref has steps or the store is remote."""
         queues, service = self._queues, self.service
         has_steps = False
         for ref in refs:

@@ -26,13 +26,13 @@ class Client(Struct, gc=False):
 
 
 class Memo(Struct):
-    """What the API has found out from the head of a request, that is from all but its body.
+    """The route and the arguments in the head of a request, that is in all but its body.
 
     Requests with the same head may share it, so that the API interprets the head only once.
     """
 
     route: Any = None  # The `Route`.
-    result: Any = None  # What the handler found out by `Call.once`.
+    result: Any = None  # Of `Call.once`.
 
 
 class Request(Struct, gc=False):

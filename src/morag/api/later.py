@@ -3,7 +3,7 @@
 This is the only way to hand work to a thread and come back. A handler returns a `Response`, or
 
 - `InThread`: one function, run in a thread when its client's turn in a `FairQueue` comes;
-- `AfterLookUp`: a quick read, once its refs were looked up in a store on another machine;
+- `AfterLookUp`: quick reads, once their refs were looked up in a store on another machine;
 - `InPieces`: a listing, produced in short turns and no faster than the client reads it;
 - `InLane`: a change of a branch, carried out by the driver of the branch's lane: a thread, or the
   event loop if the change is small and the store writes quickly.
@@ -183,7 +183,7 @@ class InThread(Struct, frozen=True):
 
 
 class AfterLookUp(Struct, frozen=True):
-    """A quick read of a store on another machine.
+    """A quick read of a store on another machine, perhaps before a change.
 
     Its refs are looked up together with those of other requests. Then it is answered where requests
     come in, or in a thread if it needs an object that is not cached.

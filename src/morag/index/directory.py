@@ -25,7 +25,7 @@ Replacement = tuple[int, int, list[tuple[Stripe, Index | None]]]
 
 
 class Directory:
-    """Stripes in key order, none overlapping another, and their last keys if the caller has them.
+    """Stripes in key order, none overlapping another. `lasts` are their last keys, if known.
 
     Each stripe keeps its encoded and its hashed form, so that a spill that changes a few of many
     thousand stripes encodes only those few.

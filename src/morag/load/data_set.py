@@ -54,7 +54,7 @@ _USUAL: Final = Sizes()
 
 
 class DataSet:
-    """What one measurement uses of a server. `remove` deletes all its references."""
+    """The data of one measurement on a server. `remove` deletes all its references."""
 
     def __init__(self, target: Target, prefix: str, sizes: Sizes = _USUAL) -> None:
         self.target = target

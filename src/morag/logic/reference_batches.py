@@ -121,7 +121,8 @@ class _Step:
 
     def publish(self) -> bool:
         assert self.head is not None, "there is a change"
-        # The names first: a reader that sees a part of the step must not find a name without ref.
+        # The names first: a reader of a store in memory may see a part of the step. A name without
+        # a ref looks like an unfinished creation, so a dropped name must be gone before its ref.
         moved = RefSwap(REFS, self._names, self._persist.moved(self._names, self.head.id))
         return self._persist.publish_all(self.objects, [moved, *self._swaps], self._lines)
 

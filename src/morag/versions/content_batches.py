@@ -29,6 +29,7 @@ CONTENT_BATCH_BYTES: Final = 128 * 1024
 """A batch ends when it has this size. Only a batch of a single item can be much larger."""
 
 _MOST_ITEMS: Final = 64  # Each may have up to 2 MiB.
+_FIRST_ITEMS: Final = 8  # An event loop may read the first batch.
 
 
 class Stored(Struct, frozen=True, gc=False):
@@ -46,7 +47,7 @@ def with_contents(
     persist: Persist, items: Iterable[Stored], content_of: Callable[[Value], C]
 ) -> Iterator[ContentBatch[C]]:
     """The items in order, with their contents as `content_of` makes them of the stored values."""
-    rest, most = iter(items), _MOST_ITEMS
+    rest, most = iter(items), _FIRST_ITEMS
     while waiting := list(islice(rest, most)):
         while waiting:
             read, contents, is_full = _read(persist, waiting[:most], content_of)

@@ -110,7 +110,8 @@ class Lane:
                 self._hand_over()
 
     def drive_briefly(self, until: Ticket, spawn: Spawn) -> None:
-        """Carry out one batch, in which the given ticket is, without waiting for anything.
+        """Carry out one batch, in which the given ticket is. A store that writes quickly is not
+        waited for; for others, `spawn` runs this in a thread.
 
         `spawn` gets the sync. It gets the batch itself if that cannot be written without a wait.
         """
@@ -221,7 +222,7 @@ def _wake(batch: Sequence[Ticket]) -> None:
 
 def _driver_interrupted() -> ServiceUnavailable:
     return ServiceUnavailable(
-        "The thread that wrote this change was interrupted; check whether it was made"
+        "The server was interrupted while it wrote this change; check whether it was made"
     )
 
 

@@ -24,7 +24,7 @@ class Syncs:
         self._lock = Lock()
 
     def then(self, spawn: Spawn, synced: Synced) -> None:
-        """Call `synced` after a sync that begins now or later; `spawn` runs it as brief work."""
+        """Call `synced`, as brief work, after a sync that begins now or later."""
         with self._lock:
             self._waiting.append((spawn, synced))
             is_first, self._is_running = not self._is_running, True
