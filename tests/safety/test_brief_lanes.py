@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -593,3 +594,17 @@ def test_a_commit_of_large_contents_is_not_brief() -> None:
         request.weigh(size_bytes)
         repo.start(request, spawner.spawn, lambda ticket: None)
     assert spawner.were_brief == [True, False]
+
+
+def test_a_commit_that_may_rewrite_many_stripes_is_left_to_a_thread() -> None:
+    settings = Settings(max_incremental_index_bytes=1000, min_index_segment_bytes=200)
+    repo = Repository(MemoryBackend(), settings, World())
+    repo.commit("main", [put(f"t{number:03}") for number in range(300)], "many")
+    repo.commit("main", [put("another")], "spills")
+    for most_stripes, was_brief in ((10_000, [True]), (5, [True, False])):
+        spawner = spawners.ManualSpawner()
+        request = repo.commit_request("main", [put(f"x{most_stripes}")], "x")
+        with patch("morag.index.spill._MANY_STRIPES", most_stripes):
+            repo.start(request, spawner.spawn, lambda ticket: None)
+            spawner.run_all()
+        assert spawner.were_brief == was_brief

@@ -141,7 +141,7 @@ class Request:
     shares_batch = False
     operations = 1
 
-    def is_near(self, head: object) -> bool:
+    def is_brief_on(self, head: object) -> bool:
         return True
 
     def propose(self, head: object) -> Proposal:

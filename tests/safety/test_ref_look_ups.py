@@ -176,3 +176,16 @@ def test_other_work_reads_the_looked_up_refs_only_once(scene: Scene) -> None:
     found.run(lambda: cold.contents.get("main", key("a")))
     assert scene.backend.counts["read_refs"] == 0
     assert scene.backend.counts["read_rows"] > 0
+
+
+def test_many_readers_are_continued_a_few_at_a_time(scene: Scene) -> None:
+    """Other work of the event loop comes in between."""
+    for _ in range(40):
+        scene.read(MAIN)
+    scene.works.run_one()
+    scene.works.run_one()
+    counts = []
+    while scene.works.waiting:
+        scene.works.run_one()
+        counts.append(len(scene.outcomes))
+    assert counts == [16, 32, 40]

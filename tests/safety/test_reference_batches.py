@@ -16,6 +16,7 @@ from morag.errors import (
     ReferenceConflict,
     ReferenceNotFound,
     RetriesExhausted,
+    ServiceUnavailable,
     StoreBusy,
 )
 from morag.format.ids import NO_ANCESTOR
@@ -35,11 +36,12 @@ from tests.safety.faulty_stores import (
     Upcoming,
 )
 from tests.safety.history_checks import found_names, put
-from tests.spawners import ManualSpawner
+from tests.spawners import ManualSpawner, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from morag.backend.base import Applied, LogRow, Row
     from morag.model.references import Reference
     from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.tickets import Ticket
@@ -357,3 +359,43 @@ def test_changes_in_steps_do_not_wait_for_a_busy_store_in_turn() -> None:
     store.backend.plan = Upcoming({"read_refs": [Fault.BEFORE]})
     assert waiting.outcomes() == [StoreBusy.__name__] * 3
     assert found_names(store.other(), ["a", "b", "c"]) == set()
+
+
+class RefusesLongNames(MemoryBackend):
+    """A store that cannot hold long names, and does not say so before."""
+
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        if any(len(swap.name) > 100 for swap in swaps):
+            raise ServiceUnavailable("the name is too long for the index")
+        return super().apply_all(repo, rows, swaps, log)
+
+    def apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied:
+        if len(swap.name) > 100:
+            raise ServiceUnavailable("the name is too long for the index")
+        return super().apply(repo, rows, swap, log)
+
+
+def test_a_change_that_the_store_refuses_fails_alone() -> None:
+    repo = Repository(RefusesLongNames(), QUICK, World())
+    waiting = Waiting(repo)
+    for name in ("a", "long" * 30, "b"):
+        waiting.create(name)
+    assert waiting.outcomes() == ["a", "ServiceUnavailable", "b"]
+    assert found_names(repo, ["a", "b"]) == {"a", "b"}
+
+
+def test_it_is_unknown_whether_changes_were_made_if_the_store_fails_after_them() -> None:
+    settings = replace(QUICK, commit_retries=3)
+    store = Store(BusyTogetherBackend, False, settings, Time().world())
+    change = store.repo.references.creation("BRANCH", "a", "main")
+    lost: list[Fault | None] = [Fault.BEFORE] * 9
+    store.backend.plan = Upcoming({"apply_all": [Fault.AFTER], "read_refs": [None, *lost]})
+    tickets: list[Ticket] = []
+    store.repo.references.start(change, at_once, tickets.append)
+    assert isinstance(tickets[0].failure, StoreBusy)
+    assert "It is unknown whether the change was made" in str(tickets[0].failure)
+    assert found_names(store.other(), ["a"]) == {"a"}

@@ -29,7 +29,6 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     DurableBackendContract,
     FullBackend,
-    SwapsTogetherContract,
     a_custom_row,
     a_row,
     an_id,
@@ -80,7 +79,7 @@ class SqlServer(Protocol):
     def cut(self, connection: int) -> None: ...
 
 
-class OnSqlServer(DurableBackendContract, AppliesWithLogContract, SwapsTogetherContract):
+class OnSqlServer(DurableBackendContract, AppliesWithLogContract):
     """Needs the fixtures `server`, `database` and `url`."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.backend.base import Ref, RefSwap
+from morag.backend.base import Ref, RefSwap, SwapsTogether
 from morag.backend.urls import open_backend
 from morag.errors import StoreBusy
 from morag.testing.backend_contract import MAIN, MOVED, a_row, an_id, at_once, create, line, read
@@ -36,6 +36,12 @@ def url(server: PostgresServer, database: str) -> str:
 
 class TestCockroach(OnSqlServer):
     """The contract of backends."""
+
+
+def test_references_are_changed_step_by_step(url: str) -> None:
+    """CockroachDB refuses a statement that changes one table twice."""
+    with opened(url) as backend:
+        assert not isinstance(backend, SwapsTogether)
 
 
 class TestCockroachTables:

@@ -26,6 +26,7 @@ from morag.errors import (
 from morag.testing.backend_contract import (
     MAIN,
     MOVED,
+    SwapsTogetherContract,
     a_row,
     an_id,
     at_once,
@@ -56,7 +57,7 @@ pytestmark = pytest.mark.stores
 SERVER = "mariadb"
 
 
-class TestMariaDB(OnSqlServer):
+class TestMariaDB(OnSqlServer, SwapsTogetherContract):
     """The contract of backends."""
 
 

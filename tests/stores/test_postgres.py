@@ -23,7 +23,16 @@ from morag.errors import (
     StoreUnreachable,
     StoreUrlInvalid,
 )
-from morag.testing.backend_contract import MAIN, MOVED, a_row, create, line, move, read
+from morag.testing.backend_contract import (
+    MAIN,
+    MOVED,
+    SwapsTogetherContract,
+    a_row,
+    create,
+    line,
+    move,
+    read,
+)
 from morag.versions.repository import Repository
 from morag.versions.world import World
 from tests.safety.history_checks import put
@@ -48,7 +57,7 @@ pytestmark = pytest.mark.stores
 SERVER = "postgres"
 
 
-class TestPostgres(OnSqlServer):
+class TestPostgres(OnSqlServer, SwapsTogetherContract):
     """The contract of backends."""
 
 

@@ -215,10 +215,12 @@ class AfterLookUp(Struct, frozen=True):
             work = partial(refs.run, in_thread.work)
             replace(in_thread, work=work).start(spawn, done)
             return
-        if isinstance(answer, Response):
-            done(answer)
-        else:
+        if not isinstance(answer, Response):
             answer.start(spawn, done)
+        elif len(answer.body) > _QUICK_BYTES:
+            spawn(lambda: done(answer))  # It may be compressed.
+        else:
+            done(answer)
 
 
 class Pieces(Struct, frozen=True):

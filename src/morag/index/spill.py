@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list of stripes.
 _INDEX_ENTRY_BYTES: Final = 64
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
+_MANY_STRIPES: Final = 4000  # A spill then rewrites more than a hundred of them.
+_FEW_ENTRIES_BYTES: Final = 2048
 
 
 class NewIndex(Struct, frozen=True):
@@ -47,6 +49,12 @@ class NewIndex(Struct, frozen=True):
     reference_index: ObjId | None
     stripes: tuple[Stripe, ...]
     objects: tuple[Index | IndexSegments, ...] = ()
+
+
+def may_spill_widely(persist: Persist, index: CommitIndex, encoded_bytes: int) -> bool:
+    """Whether a few more entries may spill this incremental index into very many stripes."""
+    limit = _limit_bytes(persist.settings, index.directory)
+    return len(index.directory) > _MANY_STRIPES and encoded_bytes + _FEW_ENTRIES_BYTES > limit
 
 
 def grown_index(

@@ -65,13 +65,20 @@ class ReferenceBatches:
     def make(self, changes: Sequence[Change]) -> Made:
         """Make all plain changes, in this order."""
         tried: list[tuple[Commit, Made]] = []
-        for attempt in self._retries.attempts("commit"):
-            try:
-                made = self._attempt(changes, tried)
-                if made is not None:
-                    return made
-            except StoreBusy as busy:
-                attempt.failure = busy
+        try:
+            for attempt in self._retries.attempts("commit"):
+                try:
+                    made = self._attempt(changes, tried)
+                    if made is not None:
+                        return made
+                except StoreBusy as busy:
+                    attempt.failure = busy
+        except StoreBusy as busy:
+            if not tried:
+                raise
+            raise type(busy)(
+                f"{busy}. It is unknown whether the change was made: check the reference first"
+            ) from busy
         raise AssertionError("the attempts end with an error")
 
     def _attempt(self, changes: Sequence[Change], tried: list[tuple[Commit, Made]]) -> Made | None:

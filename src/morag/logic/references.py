@@ -20,6 +20,7 @@ from morag.errors import (
     ReferenceAlreadyExists,
     ReferenceNotFound,
     RepositoryCorrupt,
+    RetriesExhausted,
     StoreBusy,
     StoreCannotWrite,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from morag.format.records import ObjId
     from morag.index.layered import CommitIndex
     from morag.logic.commits import Draft
-    from morag.logic.reference_batches import Change
+    from morag.logic.reference_batches import Change, Made
     from morag.logic.reflog import RefLogWriter
     from morag.logic.retry import Retries
     from morag.persist.persist import Persist
@@ -86,7 +87,7 @@ class References:
         A failure of the store is the error of all later changes, too: they need not wait in turn.
         """
         with self._lock:
-            made = self._batches.make(changes) if self._persist.swaps_together else {}
+            made = self._made_together(changes) if self._persist.swaps_together else {}
             outcomes: list[Ref | Exception] = []
             busy: StoreBusy | None = None
             for number, change in enumerate(changes):
@@ -150,6 +151,16 @@ class References:
                 raise RefMoved(self._existing(name))
             self._finish_drop(marked)
             return ref
+
+    def _made_together(self, changes: Sequence[Change]) -> Made:
+        """Make the plain changes in one step. If one of them cannot be made, none is: then each is
+        made alone, so that only that one fails."""
+        try:
+            return self._batches.make(changes)
+        except (StoreBusy, RetriesExhausted):
+            raise
+        except Exception:  # noqa: BLE001 - The change that causes it meets it again.
+            return {}
 
     def _outcome(self, change: Change) -> Ref | Exception:
         try:

@@ -147,7 +147,7 @@ class NamespaceChange:
         self.branch = commit.branch
         self.who = commit.who
         self.operations = commit.operations
-        self.is_near = commit.is_near
+        self.is_brief_on = commit.is_brief_on
         self.forget = commit.forget
 
     def propose(self, head: Commit | None) -> Proposal:

@@ -130,7 +130,7 @@ class BatchWriter:
                 _settle(outcomes)
                 return True
         head = history.head_commit(self._persist, ref.pointer)
-        if not (state.may_wait or all(ticket.request.is_near(head) for ticket in batch)):
+        if not (state.may_wait or all(ticket.request.is_brief_on(head) for ticket in batch)):
             raise WouldWait
         outcomes = []
         objects: list[Obj] = []

@@ -55,7 +55,7 @@ class MergeOrTransplant:
         self.branch = plan.branch
         self.who = plan.who
 
-    def is_near(self, head: Commit | None) -> bool:
+    def is_brief_on(self, head: Commit | None) -> bool:
         """False: the search for the merge base may walk far."""
         return False
 

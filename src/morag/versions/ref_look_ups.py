@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from morag.versions.tickets import Spawn
 
 T = TypeVar("T")
+
+_AT_ONCE: Final = 16
 
 
 class LookedUp(Struct, frozen=True):
@@ -72,13 +74,7 @@ class RefLookUps:
     def _look_up(self, spawn: Spawn) -> None:
         with self._lock:
             batch, self._waiting = self._waiting, []
-        outcome = self._outcome(batch)
-
-        def hand_out() -> None:
-            for each in batch:
-                each.found(outcome)
-
-        spawn(hand_out, near=True)
+        spawn(partial(_hand_out, batch, self._outcome(batch), spawn), near=True)
         with self._lock:
             continues = self._is_under_way = bool(self._waiting)
         if continues:
@@ -91,6 +87,15 @@ class RefLookUps:
         except Exception as failure:  # noqa: BLE001 - Each request reports it.
             return failure
         return LookedUp(self._persist, {name: found.get(name) for name in names})
+
+
+def _hand_out(batch: Sequence[_Waiting], outcome: LookedUp | Exception, spawn: Spawn) -> None:
+    """Continue a few requests, and the others when the event loop has done other work."""
+    for each in batch[:_AT_ONCE]:
+        each.found(outcome)
+    rest = batch[_AT_ONCE:]
+    if rest:
+        spawn(partial(_hand_out, rest, outcome, spawn), near=True)
 
 
 def concerns_all(failure: Exception) -> bool:

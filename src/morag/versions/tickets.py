@@ -69,8 +69,9 @@ class Request(Queued, Protocol):
     @property
     def who(self) -> str: ...
 
-    def is_near(self, head: Commit | None) -> bool:
-        """Whether `propose` takes little time on this head, because it walks no long history."""
+    def is_brief_on(self, head: Commit | None) -> bool:
+        """Whether `propose` takes little time on this head: it neither walks a long history nor
+        rewrites a large part of the index."""
         ...
 
     def propose(self, head: Commit | None) -> Proposal: ...

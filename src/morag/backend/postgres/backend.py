@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from morag.backend.base import UNIQUE_KIND, Applied
 from morag.backend.postgres.arrays import BytesArray, NumberArray, TextArray
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from morag.backend.sql.backend import Records
     from morag.backend.sql.statements import Keyed, Statement
     from morag.backend.urls import StoreUrl
+
+B = TypeVar("B", bound="CockroachBackend")
 
 _AT_ONCE: Final = 2000
 
@@ -83,14 +85,14 @@ _ERASE: Final = tuple(
 
 
 def open_postgres(url: StoreUrl) -> PostgresBackend:
-    return _opened(url, POSTGRES)
+    return _opened(PostgresBackend, url, POSTGRES)
 
 
-def open_cockroach(url: StoreUrl) -> PostgresBackend:
-    return _opened(url, COCKROACH)
+def open_cockroach(url: StoreUrl) -> CockroachBackend:
+    return _opened(CockroachBackend, url, COCKROACH)
 
 
-def _opened(url: StoreUrl, dialect: Dialect) -> PostgresBackend:
+def _opened(kind: type[B], url: StoreUrl, dialect: Dialect) -> B:
     connector = PostgresConnector(url, dialect)
     size = int(url.number("pool_size", POOL_SIZE, MOST)) or 1
     pool = Pool(connector, size, connector.answer_seconds)
@@ -99,10 +101,10 @@ def _opened(url: StoreUrl, dialect: Dialect) -> PostgresBackend:
         keeps_log = restarting(lambda: connector.prepare(db))
     finally:
         connector.close(db)
-    return PostgresBackend(pool, connector.answer_seconds, keeps_log)
+    return kind(pool, connector.answer_seconds, keeps_log)
 
 
-class PostgresBackend(RemoteSqlBackend):
+class CockroachBackend(RemoteSqlBackend):
     """Every write is one statement, which the database executes as a whole or not at all.
 
     Read committed is enough for that: an update that had to wait checks its condition again, and of
@@ -161,26 +163,6 @@ class PostgresBackend(RemoteSqlBackend):
             return Applied(False, self._not_stored(repo, unique))
         return Applied(True, frozenset(ids).difference(stored))
 
-    def apply_all(
-        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
-    ) -> bool:
-        """One statement. Its text depends on the kinds of the swaps, so these are sorted by kind:
-        the database prepares only texts that it has seen a few times."""
-        in_kinds = sorted(swaps, key=lambda swap: (swap.expected is None, swap.new is None))
-        changes = [_change_returning(repo, swap) for swap in in_kinds]
-        text = _APPLY_ALL.format(
-            swaps=", ".join(f"s{n} AS ({change})" for n, (change, _) in enumerate(changes)),
-            made=" + ".join(f"(SELECT count(*) FROM s{n})" for n in range(len(changes))),
-            wanted=len(changes),
-        )
-        args = [arg for _, each in changes for arg in each]
-        args += (*_columns(repo, in_order(rows)), *_log_columns(repo, log))
-        try:
-            self._write(lambda: self._run((text, tuple(args))))
-        except Taken:
-            return False
-        return True
-
     def check_writable(self) -> None:
         """Ask the database: a standby, or a read-only role, still answers reads."""
         ((is_read_only,),) = self._select((_IS_READ_ONLY, ()))
@@ -210,6 +192,33 @@ class PostgresBackend(RemoteSqlBackend):
             # Not `cursor.description`, which describes each column in detail.
             has_records = cursor.pgresult is not None and cursor.pgresult.nfields
             return cursor.fetchall() if has_records else (), cursor.rowcount
+
+
+class PostgresBackend(CockroachBackend):
+    """PostgreSQL can change several refs in one statement, too.
+
+    CockroachDB refuses a statement that changes a table twice.
+    """
+
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        """One statement. Its text depends on the kinds of the swaps, so these are sorted by kind:
+        the database prepares only texts that it has seen a few times."""
+        in_kinds = sorted(swaps, key=lambda swap: (swap.expected is None, swap.new is None))
+        changes = [_change_returning(repo, swap) for swap in in_kinds]
+        text = _APPLY_ALL.format(
+            swaps=", ".join(f"s{n} AS ({change})" for n, (change, _) in enumerate(changes)),
+            made=" + ".join(f"(SELECT count(*) FROM s{n})" for n in range(len(changes))),
+            wanted=len(changes),
+        )
+        args = [arg for _, each in changes for arg in each]
+        args += (*_columns(repo, in_order(rows)), *_log_columns(repo, log))
+        try:
+            self._write(lambda: self._run((text, tuple(args))))
+        except Taken:
+            return False
+        return True
 
 
 def _change_returning(repo: str, swap: RefSwap) -> Statement:
