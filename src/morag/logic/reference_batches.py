@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from morag.backend.base import RefSwap
-from morag.errors import BadRequest, StoreBusy
+from morag.errors import BadRequest, MoragError, StoreBusy
 from morag.format.index_entries import value_of
 from morag.format.objects import RefObj
 from morag.format.records import ObjId, Ref
@@ -56,6 +56,10 @@ Made: TypeAlias = Mapping[int, Ref]
 """The changes that were made, by their position, with the created or dropped refs."""
 
 
+class NotMade(Exception):
+    """The store refused the step, and certainly made none of its changes."""
+
+
 class ReferenceBatches:
     def __init__(self, persist: Persist, ref_log: RefLogWriter, retries: Retries) -> None:
         self._persist = persist
@@ -63,7 +67,7 @@ class ReferenceBatches:
         self._retries = retries
 
     def make(self, changes: Sequence[Change]) -> Made:
-        """Make all plain changes, in this order."""
+        """Make all plain changes, in this order. Raises `NotMade` if the store refuses one."""
         tried: list[tuple[Commit, Made]] = []
         try:
             for attempt in self._retries.attempts("commit"):
@@ -99,6 +103,10 @@ class ReferenceBatches:
             assert step.head is not None, "each change is a commit"
             tried.append((step.head, step.made))
             is_written = written(self._persist, REFS, step.head, step.publish)
+        except MoragError as error:
+            if error is step.refusal:
+                raise NotMade from error
+            raise
         finally:
             self._persist.unstage(step.objects)
         return step.made if is_written else None
@@ -117,6 +125,7 @@ class _Step:
         self._swaps: list[RefSwap] = []
         self._lines: list[LogRow] = []
         self.head = head_commit(persist, names.pointer)
+        self.refusal: MoragError | None = None
         self.objects: list[Obj] = []
         self.made: dict[int, Ref] = {}
 
@@ -131,7 +140,13 @@ class _Step:
         # The names first: a reader of a store in memory may see a part of the step. A name without
         # a ref looks like an unfinished creation, so a dropped name must be gone before its ref.
         moved = RefSwap(REFS, self._names, self._persist.moved(self._names, self.head.id))
-        return self._persist.publish_all(self.objects, [moved, *self._swaps], self._lines)
+        try:
+            return self._persist.publish_all(self.objects, [moved, *self._swaps], self._lines)
+        except StoreBusy:
+            raise
+        except MoragError as refusal:
+            self.refusal = refusal
+            raise
 
     def _create(self, creation: Creation) -> Ref | None:
         for name in _names(creation):

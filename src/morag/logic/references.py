@@ -20,7 +20,6 @@ from morag.errors import (
     ReferenceAlreadyExists,
     ReferenceNotFound,
     RepositoryCorrupt,
-    RetriesExhausted,
     StoreBusy,
     StoreCannotWrite,
 )
@@ -31,7 +30,7 @@ from morag.index.keys import text_key
 from morag.logic.commits import CommitConflicts
 from morag.logic.internal_refs import REFS, commit_internal, is_unchanged_by_swap, missing
 from morag.logic.name_commits import initial_state, name_added, name_removed
-from morag.logic.reference_batches import Drop, ReferenceBatches
+from morag.logic.reference_batches import Drop, NotMade, ReferenceBatches
 from morag.logic.reference_reader import INTERNAL, ReferenceReader, ref_of, short_name
 from morag.logic.reflog import RefOperation
 
@@ -153,13 +152,11 @@ class References:
             return ref
 
     def _made_together(self, changes: Sequence[Change]) -> Made:
-        """Make the plain changes in one step. If one of them cannot be made, none is: then each is
-        made alone, so that only that one fails."""
+        """Make the plain changes in one step. If the store refuses one of them, none is made: then
+        each is made alone, so that only that one fails."""
         try:
             return self._batches.make(changes)
-        except (StoreBusy, RetriesExhausted):
-            raise
-        except Exception:  # noqa: BLE001 - The change that causes it meets it again.
+        except NotMade:
             return {}
 
     def _outcome(self, change: Change) -> Ref | Exception:
