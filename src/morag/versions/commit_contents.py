@@ -21,7 +21,7 @@ from morag.model.entry_columns import ALL, WHOLE, columns_of_entries, path_of_ke
 from morag.model.keys import ContentKey, check_key
 from morag.model.results import Diff, Entry
 from morag.versions.columns import columns, path_range
-from morag.versions.content_batches import Stored, with_contents
+from morag.versions.content_batches import FEW_ITEMS, Stored, with_contents
 from morag.versions.encoded_contents import content_encoder
 from morag.versions.encoded_entries import encoded_entries
 from morag.versions.entries import entry_of, type_payload
@@ -304,7 +304,8 @@ class CommitContents:
     def _some(
         self, at: At, keys: Sequence[ContentKey], content_of: Callable[[Value], C]
     ) -> Iterator[list[tuple[ContentKey, C]]]:
-        batches = with_contents(self._persist, self._looked_up(at, keys), content_of)
+        stored = self._looked_up(at, keys)
+        batches = with_contents(self._persist, stored, content_of, FEW_ITEMS)
         return (
             [
                 (item.key, content)

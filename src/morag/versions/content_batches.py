@@ -29,7 +29,8 @@ CONTENT_BATCH_BYTES: Final = 128 * 1024
 """A batch ends when it has this size. Only a batch of a single item can be much larger."""
 
 _MOST_ITEMS: Final = 64  # Each may have up to 2 MiB.
-_FIRST_ITEMS: Final = 8  # An event loop may read the first batch.
+FEW_ITEMS: Final = 8
+"""For a first batch that an event loop may read."""
 
 
 class Stored(Struct, frozen=True, gc=False):
@@ -44,10 +45,13 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 def with_contents(
-    persist: Persist, items: Iterable[Stored], content_of: Callable[[Value], C]
+    persist: Persist,
+    items: Iterable[Stored],
+    content_of: Callable[[Value], C],
+    first_items: int = _MOST_ITEMS,
 ) -> Iterator[ContentBatch[C]]:
     """The items in order, with their contents as `content_of` makes them of the stored values."""
-    rest, most = iter(items), _FIRST_ITEMS
+    rest, most = iter(items), first_items
     while waiting := list(islice(rest, most)):
         while waiting:
             read, contents, is_full = _read(persist, waiting[:most], content_of)
