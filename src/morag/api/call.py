@@ -115,10 +115,7 @@ class Call:
         unless a ref has steps: these may take a long walk.
         """
         queues = self._queues
-        at_once = queues.at_once if plain else None
-        for ref in refs:
-            if ref.has_steps:
-                at_once = None
+        at_once = queues.at_once if plain and not _have_steps(refs) else None
         return InPieces(queues.long_work, self.request.client, work, queues.monotonic, at_once)
 
     def showing(self, found: Unencoded, show: Callable[[Content], Response]) -> Answer:
@@ -139,9 +136,7 @@ class Call:
     ) -> Answer:
         """For a quick read: done at once, unless a ref has steps or the store is remote."""
         queues, service = self._queues, self.service
-        has_steps = False
-        for ref in refs:
-            has_steps = has_steps or ref.has_steps
+        has_steps = _have_steps(refs)
         queue = queues.long_work if has_steps else queues.reads
         if queue is None:
             return work()
@@ -191,6 +186,13 @@ class Call:
             return check_hash(tag.removeprefix("W/").strip('"'))
         except BadRequest as problem:
             raise BadRequest(f"If-Match: {problem}") from None
+
+
+def _have_steps(refs: Iterable[RequestedRef]) -> bool:
+    for ref in refs:  # noqa: SIM110 - A generator would cost each request more than this loop.
+        if ref.has_steps:
+            return True
+    return False
 
 
 def ok(body: Any) -> Response:

@@ -10,7 +10,7 @@ from morag.errors import BadRequest
 from morag.model.keys import ContentKey
 from morag.model.meta import texts_length
 from morag.model.results import Entry
-from morag.service.paging import USUAL_BYTES, EncodedFound, Filled, Found, Paging
+from morag.service.paging import USUAL_BYTES, EncodedFound, Filled, Found, Paging, encoded_items
 from morag.service.ref_resolution import RequestedRef, reference_of
 from morag.versions.commit_contents import PREFIX_RULE, Bounds
 from morag.versions.screens import OPEN
@@ -205,7 +205,7 @@ class Listings:
             size_of=lambda entry: len(entry.encoded),
             page_size=MOST_LOG_ENTRIES,
         )
-        return Filled(found, lambda batch: iter([[entry.encoded for entry in batch]]))
+        return encoded_items(found)
 
     def operations(self, entry: LogEntry) -> Iterator[Sequence[Put | Delete]]:
         """The operations of a commit in batches: deletes, then puts, as Nessie does."""

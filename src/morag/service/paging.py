@@ -269,6 +269,19 @@ class Filled(Generic[T, U]):
                 yield ()
 
 
+class _IsEncoded(Protocol):
+    @property
+    def encoded(self) -> bytes: ...
+
+
+E = TypeVar("E", bound=_IsEncoded)
+
+
+def encoded_items(found: Found[E]) -> Items[bytes]:
+    """The encoded forms of the items."""
+    return Filled(found, lambda batch: iter([[each.encoded for each in batch]]))
+
+
 def in_batches(
     items: Iterator[T],
     size_of: Callable[[T], int] | None = None,

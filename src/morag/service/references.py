@@ -9,7 +9,14 @@ from morag.model.meta import texts_length
 from morag.model.names import check_new_reference_name
 from morag.model.refspecs import RefSpec
 from morag.rest.responses import ReferenceView
-from morag.service.paging import USUAL_BYTES, WHOLE_CPU_SECONDS, Filled, Found, in_batches
+from morag.service.paging import (
+    USUAL_BYTES,
+    WHOLE_CPU_SECONDS,
+    Filled,
+    Found,
+    encoded_items,
+    in_batches,
+)
 from morag.service.ref_resolution import DETACHED
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ class References:
         _check_token(paging)
         known = self._known.encoded_list(encoding, paging.token)
         found = Found(known, paging, self._cpu_seconds, repeatable=False)
-        return Filled(found, lambda batch: iter([[each.encoded for each in batch]]))
+        return encoded_items(found)
 
     def creation(self, kind: ReferenceKind, name: str, source: RequestedRef) -> ReferenceRequest:
         """Create a reference at a commit, which need not be on the reference in `source`."""

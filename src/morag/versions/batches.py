@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.format.records import UNIQUE_KIND
+from morag.index.layered import index_of
+from morag.index.spill import may_spill_widely
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken, WouldWait
@@ -130,7 +132,7 @@ class BatchWriter:
                 _settle(outcomes)
                 return True
         head = history.head_commit(self._persist, ref.pointer)
-        if not (state.may_wait or all(ticket.request.is_brief_on(head) for ticket in batch)):
+        if not (state.may_wait or self._is_brief_on(head, batch)):
             raise WouldWait
         outcomes = []
         objects: list[Obj] = []
@@ -162,6 +164,14 @@ class BatchWriter:
             self._persist.unstage(objects)
         _settle(outcomes)
         return True
+
+    def _is_brief_on(self, head: Commit | None, batch: Sequence[Ticket]) -> bool:
+        """Whether the batch can be built on this head within milliseconds."""
+        if head is not None:
+            index = index_of(self._persist, head)
+            if may_spill_widely(self._persist, index, len(head.incremental)):
+                return False
+        return all(ticket.request.is_brief_on(head) for ticket in batch)
 
     def _publish(
         self,

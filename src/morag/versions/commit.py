@@ -14,7 +14,6 @@ from morag.format.index_entries import content_id_of, payload_of, value_of
 from morag.format.objects import Unique
 from morag.index.keys import store_key
 from morag.index.layered import index_of
-from morag.index.spill import may_spill_widely
 from morag.logic import history
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove, Unmoved, build_commit
 from morag.logic.reflog import RefOperation
@@ -124,12 +123,11 @@ class CommitRequest:
         return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
 
     def is_brief_on(self, head: Commit | None) -> bool:
-        if head is None:
-            return True
-        index = index_of(self._persist, head)
-        if may_spill_widely(self._persist, index, len(head.incremental)):
-            return False
-        if self._expected in (None, NO_ANCESTOR, head.id) or self._expected in head.tail:
+        if (
+            head is None
+            or self._expected in (None, NO_ANCESTOR, head.id)
+            or self._expected in head.tail
+        ):
             return True
         try:
             expected = history.find_commit(self._persist, self._expected)

@@ -70,8 +70,7 @@ class Request(Queued, Protocol):
     def who(self) -> str: ...
 
     def is_brief_on(self, head: Commit | None) -> bool:
-        """Whether `propose` takes little time on this head: it neither walks a long history nor
-        rewrites a large part of the index."""
+        """Whether `propose` takes little time on this head, because it walks no long history."""
         ...
 
     def propose(self, head: Commit | None) -> Proposal: ...
