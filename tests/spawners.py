@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from morag.model.references import Reference
+    from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.repository import Repository
     from morag.versions.tickets import Request, Spawn, Ticket
 
@@ -69,6 +71,21 @@ def result(
     repo: Repository, request: Request, spawn: Spawn, timeout_seconds: float | None = 60
 ) -> Any:
     """Start the request, wait until it is done, and return its result or raise its failure."""
+    return _result(repo.start, request, spawn, timeout_seconds)
+
+
+def changed(repo: Repository, request: ReferenceRequest, spawn: Spawn) -> Reference:
+    """The same for creating and deleting references."""
+    reference: Reference = _result(repo.references.start, request, spawn, 60)
+    return reference
+
+
+def _result(
+    start: Callable[[Any, Spawn, Callable[[Ticket], None]], None],
+    request: Any,
+    spawn: Spawn,
+    timeout_seconds: float | None,
+) -> Any:
     done: Future[Ticket] = Future()
-    repo.start(request, spawn, done.set_result)
+    start(request, spawn, done.set_result)
     return done.result(timeout_seconds).result()

@@ -6,7 +6,14 @@ from collections import Counter
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from morag.backend.base import WHOLE, AppliesAtOnce, KeepsRefLog, SwapsTogether, SyncsLater
+from morag.backend.base import (
+    WHOLE,
+    AppliesAtOnce,
+    KeepsRefLog,
+    QuickSwapsTogether,
+    SwapsTogether,
+    SyncsLater,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +29,7 @@ class CountingBackend:
     - `rows_read_by_kind` and `rows_written_by_kind`: returned and passed rows. A row that exists
       already counts as written, because its time is.
 
-    It has `apply`, `apply_all`, `try_apply` and the ref-log if the wrapped backend has them.
+    It has `apply`, `apply_all`, their `try_` forms and the ref-log if the wrapped backend has them.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -40,6 +47,9 @@ class CountingBackend:
         if isinstance(backend, SwapsTogether):
             self._swapping: SwapsTogether = backend
             self.apply_all = self._apply_all
+        if isinstance(backend, QuickSwapsTogether):
+            self._quick_swapping: QuickSwapsTogether = backend
+            self.try_apply_all = self._try_apply_all
         if isinstance(backend, KeepsRefLog):
             self._logging: KeepsRefLog = backend
             self.append_log, self.read_log = self._append_log, self._read_log
@@ -115,6 +125,13 @@ class CountingBackend:
         applied = self._quick.try_apply(repo, rows, swap, log)
         swapped = applied is not None and applied.swapped
         self._count("try_apply", len(rows), written=rows if swapped else ())
+        return applied
+
+    def _try_apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool | None:
+        applied = self._quick_swapping.try_apply_all(repo, rows, swaps, log)
+        self._count("try_apply_all", len(rows), written=rows if applied else ())
         return applied
 
     def _sync(self) -> None:

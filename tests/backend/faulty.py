@@ -14,6 +14,7 @@ from morag.backend.base import (
     Applied,
     AppliesAtOnce,
     KeepsRefLog,
+    QuickSwapsTogether,
     SwapsTogether,
     SyncsLater,
 )
@@ -52,6 +53,7 @@ POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
     "apply": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.BETWEEN, Fault.DELAY),
     "apply_all": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.DELAY),
     "try_apply": (Fault.BEFORE, Fault.AFTER, Fault.WOULD_WAIT, Fault.DELAY),
+    "try_apply_all": (Fault.BEFORE, Fault.AFTER, Fault.WOULD_WAIT, Fault.DELAY),
     "sync": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "append_log": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "read_log": (Fault.BEFORE, Fault.DELAY),
@@ -277,11 +279,36 @@ class TogetherBackend(FaultyBackend):
         swapping, fault = self._backend, self._next("apply_all")
 
         def apply_all() -> bool:
-            names = [swap.name for swap in swaps]
-            before = self._backend.read_refs(repo, names)
+            before = self._before(repo, swaps)
             is_applied = swapping.apply_all(repo, rows, swaps, log)
             if is_applied:
-                self._older[repo].update((name, before.get(name)) for name in names)
+                self._older[repo].update(before)
             return is_applied
 
         return self._do(fault, apply_all) and fault is not Fault.FALSE_AFTER
+
+    def _before(self, repo: str, swaps: Sequence[RefSwap]) -> dict[str, Ref | None]:
+        names = [swap.name for swap in swaps]
+        refs = self._backend.read_refs(repo, names)
+        return {name: refs.get(name) for name in names}
+
+
+class QuickTogetherBackend(TogetherBackend):
+    """Does the same without waiting, too."""
+
+    def try_apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool | None:
+        assert isinstance(self._backend, QuickSwapsTogether)
+        swapping, fault = self._backend, self._next("try_apply_all")
+        if fault is Fault.WOULD_WAIT:
+            return None
+
+        def try_apply_all() -> bool | None:
+            before = self._before(repo, swaps)
+            is_applied = swapping.try_apply_all(repo, rows, swaps, log)
+            if is_applied:
+                self._older[repo].update(before)
+            return is_applied
+
+        return self._do(fault, try_apply_all)

@@ -38,8 +38,8 @@ from tests.backend.faulty import (
     Fault,
     FaultyBackend,
     InjectedFault,
+    QuickTogetherBackend,
     Script,
-    TogetherBackend,
 )
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class TestFaults:
         assert slept == [0.5]
 
     def test_every_possible_fault_of_every_method_has_an_effect(self) -> None:
-        calls: dict[str, Callable[[TogetherBackend], object]] = {
+        calls: dict[str, Callable[[QuickTogetherBackend], object]] = {
             "read_refs": lambda b: b.read_refs("r", ["main"]),
             "swap_ref": lambda b: create(b, MAIN),
             "read_rows": lambda b: b.read_rows("r", [an_id(1)]),
@@ -232,6 +232,7 @@ class TestFaults:
             "apply": lambda b: b.apply("r", [], RefSwap(MAIN.name, None, MAIN)),
             "apply_all": lambda b: b.apply_all("r", [], [RefSwap(MAIN.name, None, MAIN)]),
             "try_apply": lambda b: b.try_apply("r", [], RefSwap(MAIN.name, None, MAIN)),
+            "try_apply_all": lambda b: b.try_apply_all("r", [], [RefSwap(MAIN.name, None, MAIN)]),
             "sync": lambda b: b.sync(),
             "append_log": lambda b: b.append_log("r", [line(1)]),
             "read_log": lambda b: b.read_log("r", None, 1),
@@ -239,7 +240,7 @@ class TestFaults:
         assert calls.keys() == POSSIBLE.keys()
         for method, faults in POSSIBLE.items():
             for fault in faults:
-                backend = TogetherBackend(MemoryBackend(), Script({(method, 1): fault}))
+                backend = QuickTogetherBackend(MemoryBackend(), Script({(method, 1): fault}))
                 if fault in (Fault.DELAY, Fault.STALE, Fault.FALSE_AFTER, Fault.WOULD_WAIT):
                     calls[method](backend)
                 else:

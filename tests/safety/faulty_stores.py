@@ -10,7 +10,14 @@ from morag.config import Settings
 from morag.errors import ServiceUnavailable, StoreBusy
 from morag.versions.repository import Repository
 from morag.versions.world import World
-from tests.backend.faulty import Fault, FaultyBackend, InjectedFault, Script, TogetherBackend
+from tests.backend.faulty import (
+    Fault,
+    FaultyBackend,
+    InjectedFault,
+    QuickTogetherBackend,
+    Script,
+    TogetherBackend,
+)
 from tests.safety.history_checks import put
 
 if TYPE_CHECKING:
@@ -45,6 +52,10 @@ class BusyBackend(FaultyBackend):
 
 class BusyTogetherBackend(TogetherBackend, BusyBackend):
     """Creates and drops references in one step, and fails with an error that asks for a retry."""
+
+
+class BusyQuickTogetherBackend(QuickTogetherBackend, BusyBackend):
+    """Does the same without waiting, too."""
 
 
 class Upcoming:

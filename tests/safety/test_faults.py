@@ -25,16 +25,25 @@ from morag.errors import (
     StoreThrottled,
 )
 from morag.logic.retry import Retries
+from morag.model.merging import MergeOptions
 from morag.model.meta import CommitMeta
 from morag.versions.repository import Repository
 from morag.versions.tickets import Waiter
 from morag.versions.world import World
 from tests import spawners
-from tests.backend.faulty import Dice, Fault, FaultyBackend, InjectedFault, TogetherBackend
+from tests.backend.faulty import (
+    Dice,
+    Fault,
+    FaultyBackend,
+    InjectedFault,
+    QuickTogetherBackend,
+    TogetherBackend,
+)
 from tests.safety.faulty_stores import (
     NO_FAULTS,
     QUICK,
     BusyBackend,
+    BusyQuickTogetherBackend,
     BusyTogetherBackend,
     OthersOnTop,
     Store,
@@ -67,7 +76,10 @@ if TYPE_CHECKING:
 THREADS, STEPS = 4, 12
 CURRENT = [fault for fault in Fault if fault is not Fault.STALE]
 SEEDS = range(4)
-FAULTY = [FaultyBackend, BusyBackend, TogetherBackend, BusyTogetherBackend]
+FAULTY = [
+    *(FaultyBackend, TogetherBackend, QuickTogetherBackend),
+    *(BusyBackend, BusyTogetherBackend, BusyQuickTogetherBackend),
+]
 
 
 # Random faults
@@ -127,7 +139,7 @@ class Worker:
         tried.newest.update(dict.fromkeys(names))
         try:
             request = self._repo.commit_request(branch, puts, message)
-            if self._random.random() < 0.5:  # As in a server, or as in a script.
+            if self._is_server():
                 result = spawners.result(self._repo, request, self._spawn)
             else:
                 result = self._repo.commit(branch, puts, message)
@@ -144,7 +156,12 @@ class Worker:
         tried, message = self.tried["main"], f"{self._me}-{step}"
         tried.merges.add(message)
         try:
-            result = self._repo.merge("side", "main", meta=CommitMeta(message=message))
+            options = MergeOptions(meta=CommitMeta(message=message))
+            request = self._repo.merge_request("side", "main", options)
+            if self._is_server():
+                result = spawners.result(self._repo, request, self._spawn)
+            else:
+                result = self._repo.merge("side", "main", meta=options.meta)
         except (InjectedFault, ServiceUnavailable):
             return
         except (ReferenceConflict, ReferenceNotFound):
@@ -161,10 +178,10 @@ class Worker:
         self.at.pop(name, None)
         try:
             if known or (known is None and self._random.random() < 0.5):
-                self._repo.references.delete(name)
+                self._drop(name)
                 self.names[name] = False
             else:
-                self._repo.references.create_branch(name, "main")
+                self._create_branch(name)
                 self.names[name] = True
         except (InjectedFault, ServiceUnavailable):
             return
@@ -176,6 +193,26 @@ class Worker:
         except ReferenceNotFound:
             assert self._stale or known is not True
             self.names[name] = None if self._stale else False
+
+    def _create_branch(self, name: str) -> None:
+        references = self._repo.references
+        if self._is_server():
+            creation = references.creation("BRANCH", name, "main")
+            spawners.changed(self._repo, creation, self._spawn)
+        else:
+            references.create_branch(name, "main")
+
+    def _drop(self, name: str) -> None:
+        references = self._repo.references
+        if self._is_server():
+            deletion = references.deletion(references.get(name))
+            spawners.changed(self._repo, deletion, self._spawn)
+        else:
+            references.delete(name)
+
+    def _is_server(self) -> bool:
+        """Work as in a server, or as in a script."""
+        return self._random.random() < 0.5
 
     def _assign(self, step: int) -> None:
         name = self._random.choice(sorted(self.names))
@@ -294,7 +331,7 @@ def test_acknowledged_commits_are_stored_once_and_whole_in_sqlite(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("faulty", [FaultyBackend, BusyBackend])
+@pytest.mark.parametrize("faulty", [QuickTogetherBackend, BusyQuickTogetherBackend])
 def test_acknowledged_commits_are_stored_once_and_whole_in_rocksdb(
     faulty: type[FaultyBackend], seed: int, tmp_path: Path
 ) -> None:

@@ -130,7 +130,7 @@ def test_changes_that_wait_are_one_read_and_one_write() -> None:
     backend.reset()
     expected = [name for n in range(5) for name in (f"new-{n}", f"old-{n}")]
     assert waiting.outcomes() == expected
-    assert backend.counts == {"read_refs": 1, "apply_all": 1}
+    assert backend.counts == {"read_refs": 1, "try_apply_all": 1}
     assert found_names(repo, expected) == {f"new-{n}" for n in range(5)}
 
 
@@ -370,6 +370,11 @@ class RefusesLongNames(MemoryBackend):
         if any(len(swap.name) > 100 for swap in swaps):
             raise ServiceUnavailable("the name is too long for the index")
         return super().apply_all(repo, rows, swaps, log)
+
+    def try_apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool | None:
+        return self.apply_all(repo, rows, swaps, log)
 
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()

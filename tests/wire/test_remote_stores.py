@@ -36,7 +36,7 @@ class RemoteBackend(CountingBackend):
 
     def __init__(self) -> None:
         super().__init__(MemoryBackend())
-        del self.try_apply, self.sync  # A call to another machine always waits.
+        del self.try_apply, self.try_apply_all, self.sync  # A call to another machine always waits.
 
     def _count(self, method: str, *rest: Any, **more: Any) -> None:
         assert get_ident() != self.calling_thread, (

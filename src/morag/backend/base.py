@@ -157,6 +157,21 @@ class AppliesAtOnce(Protocol):
 
 
 @runtime_checkable
+class SwapsTogether(Protocol):
+    """A backend that can insert rows and swap several refs atomically, in one call."""
+
+    def apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool:
+        """Insert the rows, swap all refs and append to the ref-log: all or nothing.
+
+        False, and nothing is written, if the expectation of a swap does not hold. The swaps are of
+        different refs, each of them changes something, and no row is of kind `UNIQUE_KIND`.
+        """
+        ...
+
+
+@runtime_checkable
 class SyncsLater(AppliesAtOnce, Protocol):
     """A backend that writes within microseconds; only the sync afterwards waits for the disk.
 
@@ -183,17 +198,13 @@ class SyncsLater(AppliesAtOnce, Protocol):
 
 
 @runtime_checkable
-class SwapsTogether(Protocol):
-    """A backend that can insert rows and swap several refs atomically, in one call."""
+class QuickSwapsTogether(SyncsLater, SwapsTogether, Protocol):
+    """A backend that can also swap several refs without waiting."""
 
-    def apply_all(
+    def try_apply_all(
         self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
-    ) -> bool:
-        """Insert the rows, swap all refs and append to the ref-log: all or nothing.
-
-        False, and nothing is written, if the expectation of a swap does not hold. The swaps are of
-        different refs, each of them changes something, and no row is of kind `UNIQUE_KIND`.
-        """
+    ) -> bool | None:
+        """Like `apply_all`, but never waits; see `try_apply`."""
         ...
 
 

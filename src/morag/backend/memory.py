@@ -105,33 +105,27 @@ class MemoryBackend:
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
     ) -> Applied:
         with self._lock:
-            return self._repos[repo].apply(rows, swap, log)
-
-    def try_apply(
-        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
-    ) -> Applied | None:
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            return self._repos[repo].apply(rows, swap, log)
-        finally:
-            self._lock.release()
-
-    def sync(self) -> None:
-        """Nothing is durable, so nothing is left to do."""
+            return self._repos[repo].apply(rows, (swap,), log)
 
     def apply_all(
         self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
     ) -> bool:
         with self._lock:
-            stored = self._repos[repo]
-            if not all(map(stored.expects, swaps)):
-                return False
-            stored.insert(rows)
-            stored.append(log)
-            for swap in swaps:
-                stored.move(swap)
-            return True
+            return self._repos[repo].apply(rows, swaps, log).swapped
+
+    def try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        return self._try(repo, rows, (swap,), log)
+
+    def try_apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool | None:
+        applied = self._try(repo, rows, swaps, log)
+        return None if applied is None else applied.swapped
+
+    def sync(self) -> None:
+        """Nothing is durable, so nothing is left to do."""
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         with self._lock:
@@ -142,6 +136,16 @@ class MemoryBackend:
             log = self._repos[repo].log
             end = len(log) if before is None else bisect_left(log, before, key=_key)
             return log[max(0, end - limit) : end][::-1]
+
+    def _try(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+    ) -> Applied | None:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._repos[repo].apply(rows, swaps, log)
+        finally:
+            self._lock.release()
 
 
 class _Repo:
@@ -154,15 +158,18 @@ class _Repo:
         self.rows: dict[ObjId, Row] = {}
         self.log: list[LogRow] = []
 
-    def apply(self, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow]) -> Applied:
+    def apply(
+        self, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+    ) -> Applied:
         unique = [row.id for row in rows if row.kind == UNIQUE_KIND]
         fresh = [id for id in unique if id not in self.rows]
-        if len(fresh) < len(unique) or not self.expects(swap):
+        if len(fresh) < len(unique) or not all(map(self.expects, swaps)):
             return Applied(swapped=False, new=frozenset(fresh))
-        # The ref comes last: readers take no lock, and must find what it points to.
+        # The refs come last: readers take no lock, and must find what they point to.
         new = self.insert(rows)
         self.append(log)
-        self.move(swap)
+        for swap in swaps:
+            self.move(swap)
         return Applied(swapped=True, new=new)
 
     def expects(self, swap: RefSwap) -> bool:

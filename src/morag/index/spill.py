@@ -23,13 +23,14 @@ from morag.format.index_entries import (
 from morag.format.objects import Index, IndexSegments, Stripe
 from morag.format.records import ObjId
 from morag.index.directory import Directory, segments_of
-from morag.index.layered import CommitIndex
+from morag.index.layered import CommitIndex, index_of
 from morag.index.segment import EMPTY, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from morag.config import Settings
+    from morag.format.objects import Commit
     from morag.index.directory import Replacement
     from morag.index.segment import Change, Entry
     from morag.persist.persist import Persist
@@ -51,10 +52,12 @@ class NewIndex(Struct, frozen=True):
     objects: tuple[Index | IndexSegments, ...] = ()
 
 
-def may_spill_widely(persist: Persist, index: CommitIndex, encoded_bytes: int) -> bool:
-    """Whether a few more entries may spill this incremental index into very many stripes."""
-    limit = _limit_bytes(persist.settings, index.directory)
-    return len(index.directory) > _MANY_STRIPES and encoded_bytes + _FEW_ENTRIES_BYTES > limit
+def may_spill_widely(persist: Persist, head: Commit) -> bool:
+    """Whether a few more entries may spill the incremental index into very many stripes."""
+    directory = index_of(persist, head).directory
+    return len(directory) > _MANY_STRIPES and len(
+        head.incremental
+    ) + _FEW_ENTRIES_BYTES > _limit_bytes(persist.settings, directory)
 
 
 def grown_index(

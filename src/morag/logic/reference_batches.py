@@ -8,6 +8,7 @@ of a name that exists already or whose last change was interrupted, are left to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -19,10 +20,12 @@ from morag.format.objects import RefObj
 from morag.format.records import ObjId, Ref
 from morag.index.keys import text_key
 from morag.index.layered import index_of
+from morag.index.spill import may_spill_widely
 from morag.logic.commits import build_commit
 from morag.logic.history import head_commit, was_published
 from morag.logic.internal_refs import REFS, missing, written
 from morag.logic.name_commits import initial_state, name_added, name_removed
+from morag.persist.persist import WouldWait
 
 if TYPE_CHECKING:
     from morag.backend.base import LogRow
@@ -56,6 +59,10 @@ Made: TypeAlias = Mapping[int, Ref]
 """The changes that were made, by their position, with the created or dropped refs."""
 
 
+_Tried: TypeAlias = list[tuple["Commit", Made]]
+"""Attempts that may have been published."""
+
+
 class NotMade(Exception):
     """The store refused the step, and certainly made none of its changes."""
 
@@ -68,7 +75,7 @@ class ReferenceBatches:
 
     def make(self, changes: Sequence[Change]) -> Made:
         """Make all plain changes, in this order. Raises `NotMade` if the store refuses one."""
-        tried: list[tuple[Commit, Made]] = []
+        tried: _Tried = []
         try:
             for attempt in self._retries.attempts("commit"):
                 try:
@@ -78,31 +85,49 @@ class ReferenceBatches:
                 except StoreBusy as busy:
                     attempt.failure = busy
         except StoreBusy as busy:
-            if not tried:
-                raise
-            raise type(busy)(
-                f"{busy}. It is unknown whether the change was made: check the reference first"
-            ) from busy
+            raise _unknown(busy) if tried else busy from busy
         raise AssertionError("the attempts end with an error")
 
-    def _attempt(self, changes: Sequence[Change], tried: list[tuple[Commit, Made]]) -> Made | None:
+    def make_at_once(self, changes: Sequence[Change]) -> Made:
+        """Make all changes without waiting, in a store that writes quickly.
+
+        Raises `WouldWait`, and changes nothing, if a change is not plain, if this could take long,
+        or if it failed and can be tried again.
+        """
+        tried: _Tried = []
+        try:
+            made = self._attempt(changes, tried, may_wait=False)
+        except NotMade:
+            made = None
+        except StoreBusy as busy:
+            made = None
+            if tried:
+                raise _unknown(busy) from busy
+        if not made:
+            raise WouldWait
+        return made
+
+    def _attempt(
+        self, changes: Sequence[Change], tried: _Tried, *, may_wait: bool = True
+    ) -> Made | None:
         """None if another process changed one of the refs meanwhile."""
-        stored = self._persist.refs([REFS, *(name for each in changes for name in _names(each))])
-        names = stored.get(REFS)
-        if names is None:
-            raise missing(REFS)
+        step = self._new_step(changes)
         for commit, made in tried:
-            if was_published(self._persist, commit, names):
+            if was_published(self._persist, commit, step.names):
                 return made  # An earlier attempt succeeded, but its reply was lost.
-        step = _Step(self._persist, self._ref_log, names, stored)
+        if not (may_wait or step.head is None) and may_spill_widely(self._persist, step.head):
+            raise WouldWait
         try:
             for number, change in enumerate(changes):
                 step.add(number, change)
             if not step.made:
                 return step.made
+            if not may_wait and len(step.made) < len(changes):
+                raise WouldWait
             assert step.head is not None, "each change is a commit"
             tried.append((step.head, step.made))
-            is_written = written(self._persist, REFS, step.head, step.publish)
+            publish = partial(step.publish, may_wait=may_wait)
+            is_written = written(self._persist, REFS, step.head, publish)
         except MoragError as error:
             if error is step.refusal:
                 raise NotMade from error
@@ -110,6 +135,13 @@ class ReferenceBatches:
         finally:
             self._persist.unstage(step.objects)
         return step.made if is_written else None
+
+    def _new_step(self, changes: Sequence[Change]) -> _Step:
+        stored = self._persist.refs([REFS, *(name for each in changes for name in _names(each))])
+        names = stored.get(REFS)
+        if names is None:
+            raise missing(REFS)
+        return _Step(self._persist, self._ref_log, names, stored)
 
 
 class _Step:
@@ -120,7 +152,7 @@ class _Step:
     ) -> None:
         self._persist = persist
         self._ref_log = ref_log
-        self._names = names
+        self.names = names
         self._stored = stored
         self._swaps: list[RefSwap] = []
         self._lines: list[LogRow] = []
@@ -135,13 +167,15 @@ class _Step:
         if ref is not None:
             self.made[number] = ref
 
-    def publish(self) -> bool:
+    def publish(self, *, may_wait: bool) -> bool:
         assert self.head is not None, "there is a change"
         # The names first: a reader of a store in memory may see a part of the step. A name without
         # a ref looks like an unfinished creation, so a dropped name must be gone before its ref.
-        moved = RefSwap(REFS, self._names, self._persist.moved(self._names, self.head.id))
+        moved = RefSwap(REFS, self.names, self._persist.moved(self.names, self.head.id))
         try:
-            return self._persist.publish_all(self.objects, [moved, *self._swaps], self._lines)
+            return self._persist.publish_all(
+                self.objects, [moved, *self._swaps], self._lines, may_wait=may_wait
+            )
         except StoreBusy:
             raise
         except MoragError as refusal:
@@ -187,6 +221,12 @@ class _Step:
         self._persist.stage(new)  # The next commit builds on these.
         self.objects += new
         self.head = built.commit
+
+
+def _unknown(busy: StoreBusy) -> StoreBusy:
+    return type(busy)(
+        f"{busy}. It is unknown whether the change was made: check the reference first"
+    )
 
 
 def _names(change: Change) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from morag.logic.name_commits import initial_state, name_added, name_removed
 from morag.logic.reference_batches import Drop, NotMade, ReferenceBatches
 from morag.logic.reference_reader import INTERNAL, ReferenceReader, ref_of, short_name
 from morag.logic.reflog import RefOperation
+from morag.persist.persist import WouldWait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,6 +96,19 @@ class References:
                     busy = outcome
                 outcomes.append(outcome)
             return outcomes
+
+    def change_all_at_once(self, changes: Sequence[Change]) -> list[Ref]:
+        """Make the changes without waiting, in a store that writes quickly.
+
+        Raises `WouldWait`, and nothing is changed, if that is not possible.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise WouldWait
+        try:
+            made = self._batches.make_at_once(changes)
+        finally:
+            self._lock.release()
+        return [made[number] for number in range(len(changes))]
 
     def create(
         self, name: str, pointer: ObjId, extended_info: ObjId | None = None, who: str = ""

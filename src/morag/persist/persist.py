@@ -15,6 +15,7 @@ from morag.backend.base import (
     LimitsNames,
     LimitsRows,
     Private,
+    QuickSwapsTogether,
     RefSwap,
     SwapsTogether,
     SyncsLater,
@@ -33,7 +34,7 @@ from morag.persist.near import NearReads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.backend.base import Applied, Backend, LogRow
+    from morag.backend.base import Backend, LogRow
     from morag.config import Settings
     from morag.format.objects import Obj
     from morag.format.records import ObjId, Ref, Row
@@ -93,6 +94,7 @@ class Persist:
         self.near = NearReads()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._quick = backend if isinstance(backend, SyncsLater) else None
+        self._quick_together = backend if isinstance(backend, QuickSwapsTogether) else None
         self._apply_all = backend.apply_all if isinstance(backend, SwapsTogether) else None
         self.swaps_together = self._apply_all is not None
         self._log = backend if isinstance(backend, KeepsRefLog) else None
@@ -106,6 +108,11 @@ class Persist:
     def writes_quickly(self) -> bool:
         """Whether `publish` can do without waiting, so that an event loop may call it."""
         return self._quick is not None
+
+    @property
+    def swaps_together_quickly(self) -> bool:
+        """The same for `publish_all`."""
+        return self._quick_together is not None
 
     @property
     def needs_sync(self) -> bool:
@@ -221,7 +228,7 @@ class Persist:
             if may_wait or self._quick is None:
                 applied = self._apply(self._repo, rows, swap, log)
             else:
-                applied = self._try_apply(self._quick, rows, swap, log)
+                applied = _at_once(self._quick.try_apply(self._repo, rows, swap, log))
             if not applied.swapped:
                 _check_claims(uniques, applied.new)
                 return None
@@ -234,18 +241,27 @@ class Persist:
         return moved
 
     def publish_all(
-        self, objs: Sequence[Obj], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+        self,
+        objs: Sequence[Obj],
+        swaps: Sequence[RefSwap],
+        log: Sequence[LogRow],
+        *,
+        may_wait: bool = True,
     ) -> bool:
         """Store the objects and change all refs in one step. False if a ref was changed before.
 
-        Only for a backend that `swaps_together`, and without unique values.
+        Only for a backend that `swaps_together`, and without unique values. See `publish` for
+        `may_wait`.
         """
         assert self._apply_all is not None, "the backend swaps refs together"
         rows = self.encoded(objs)
-        if not self._apply_all(self._repo, rows, swaps, log):
-            return False
-        self._keep(objs, rows)
-        return True
+        if may_wait or self._quick_together is None:
+            applied = self._apply_all(self._repo, rows, swaps, log)
+        else:
+            applied = _at_once(self._quick_together.try_apply_all(self._repo, rows, swaps, log))
+        if applied:
+            self._keep(objs, rows)
+        return applied
 
     def _keep(self, objs: Sequence[Obj], rows: Sequence[Row]) -> None:
         """Cache published objects."""
@@ -259,14 +275,6 @@ class Persist:
                 obj.settle()
             elif type(obj) is Commit:
                 self._note_recent(obj.id)
-
-    def _try_apply(
-        self, quick: SyncsLater, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow]
-    ) -> Applied:
-        applied = quick.try_apply(self._repo, rows, swap, log)
-        if applied is None:
-            raise WouldWait
-        return applied
 
     def _note_recent(self, commit: ObjId) -> None:
         """Let the cache evict commits that are no longer near a head before the indexes."""
@@ -389,6 +397,13 @@ def fitted_settings(settings: Settings, backend: Backend) -> Settings:
         max_incremental_index_bytes=min(settings.max_incremental_index_bytes, most // 2),
         max_index_segment_bytes=min(settings.max_index_segment_bytes, most // 2),
     )
+
+
+def _at_once(applied: F | None) -> F:
+    """The result of a write that does not wait, if it was possible."""
+    if applied is None:
+        raise WouldWait
+    return applied
 
 
 def _check_claims(uniques: frozenset[ObjId], new: frozenset[ObjId]) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.format.records import UNIQUE_KIND
-from morag.index.layered import index_of
 from morag.index.spill import may_spill_widely
 from morag.logic import history
 from morag.model.names import full_name
@@ -167,10 +166,8 @@ class BatchWriter:
 
     def _is_brief_on(self, head: Commit | None, batch: Sequence[Ticket]) -> bool:
         """Whether the batch can be built on this head within milliseconds."""
-        if head is not None:
-            index = index_of(self._persist, head)
-            if may_spill_widely(self._persist, index, len(head.incremental)):
-                return False
+        if head is not None and may_spill_widely(self._persist, head):
+            return False
         return all(ticket.request.is_brief_on(head) for ticket in batch)
 
     def _publish(

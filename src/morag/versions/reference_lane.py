@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from morag.format.records import ObjId, Ref
     from morag.logic.references import References
+    from morag.persist.persist import Persist
     from morag.versions.known_heads import KnownHeads
+    from morag.versions.syncs import Syncs
     from morag.versions.tickets import Spawn, Ticket
 
 _MOST_TOGETHER: Final = 32
@@ -69,13 +71,18 @@ class ReferenceRequest(Struct, frozen=True):
 class ReferenceLane:
     """All creations and drops of this process, in order of arrival."""
 
-    syncs: Final = None  # A batch waits for the lock of all references, and for the disk.
-
     def __init__(
-        self, references: References, heads: KnownHeads, let_others_run: Callable[[], None]
+        self,
+        persist: Persist,
+        references: References,
+        heads: KnownHeads,
+        syncs: Syncs,
+        let_others_run: Callable[[], None],
     ) -> None:
+        self._persist = persist
         self._references = references
         self._heads = heads
+        self.syncs = syncs if persist.swaps_together_quickly else None
         self._lane = Lane(self, REFS, _MOST_TOGETHER, let_others_run)
 
     def run(self, request: ReferenceRequest) -> Any:
@@ -93,13 +100,18 @@ class ReferenceLane:
         for request in requests:
             if isinstance(request.change, Drop):
                 self._heads.forget(request.change.name)
-        outcomes = self._references.change_all([request.change for request in requests])
+        changes = [request.change for request in requests]
+        outcomes: Sequence[Ref | Exception] = (
+            self._references.change_all(changes)
+            if may_wait
+            else self._references.change_all_at_once(changes)
+        )
         for ticket, request, outcome in zip(batch, requests, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 ticket.fail(request.failure(outcome))
             else:
                 ticket.succeed(request.result(outcome))
-        return False
+        return not may_wait and self._persist.needs_sync
 
 
 def unexpected_hash(name: str, expected: str, found: str) -> ReferenceConflict:

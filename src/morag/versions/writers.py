@@ -42,7 +42,7 @@ class Writers(Struct, frozen=True):
             retries,
             heads,
             Lanes(batches, settings.lane_batch, world.let_others_run),
-            ReferenceLane(references, heads, world.let_others_run),
+            ReferenceLane(persist, references, heads, batches.syncs, world.let_others_run),
         )
 
 

@@ -219,50 +219,27 @@ class RocksDBBackend:
     def apply(
         self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
     ) -> Applied:
-        key = prefix_of(repo) + swap.name.encode()
-        with self._turn:
-            while key in self._durable and not self._refusal:
-                self._sync_all()
-            applied = self._apply(repo, rows, key, swap, log)
-            if applied.swapped:
-                self._await_sync()
-        return applied
-
-    def try_apply(
-        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
-    ) -> Applied | None:
-        key = prefix_of(repo) + swap.name.encode()
-        if not self._turn.acquire(blocking=False):
-            return None
-        try:
-            return None if key in self._durable else self._apply(repo, rows, key, swap, log)
-        finally:
-            self._turn.release()
-
-    def sync(self) -> None:
-        with self._turn:
-            self._await_sync()
+        return self._apply_durably(repo, rows, (swap,), log)
 
     def apply_all(
         self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
     ) -> bool:
-        prefix, writes = prefix_of(repo), self._writes()
-        keys = [prefix + swap.name.encode() for swap in swaps]
+        return self._apply_durably(repo, rows, swaps, log).swapped
+
+    def try_apply(
+        self, repo: str, rows: Sequence[Row], swap: RefSwap, log: Sequence[LogRow] = ()
+    ) -> Applied | None:
+        return self._try_apply(repo, rows, (swap,), log)
+
+    def try_apply_all(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow] = ()
+    ) -> bool | None:
+        applied = self._try_apply(repo, rows, swaps, log)
+        return None if applied is None else applied.swapped
+
+    def sync(self) -> None:
         with self._turn:
-            while not self._durable.keys().isdisjoint(keys) and not self._refusal:
-                self._sync_all()
-            self._check_refusal()
-            before = {key: self._read.one(self._refs, key) for key in keys}
-            for swap, value in zip(swaps, before.values(), strict=True):
-                if not _is(value, swap.expected):
-                    return False
-            writes.insert(prefix, rows, self._messages(prefix, rows))
-            writes.append(repo, log)
-            for swap, key in zip(swaps, keys, strict=True):
-                writes.move(key, swap.new)
-            self._write(writes.batch, before)
             self._await_sync()
-        return True
 
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         writes = self._writes()
@@ -276,10 +253,45 @@ class RocksDBBackend:
         lines = self._read.last(self._db, prefix, end, limit)
         return [LogRow(key[len(prefix) :], data) for key, data in lines]
 
-    def _apply(
-        self, repo: str, rows: Sequence[Row], key: bytes, swap: RefSwap, log: Sequence[LogRow]
+    def _apply_durably(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow]
     ) -> Applied:
-        """Write to the ref under this key, whose newest value must be durable. Does not sync."""
+        keys = _keys(repo, swaps)
+        with self._turn:
+            while self._is_unsynced(keys) and not self._refusal:
+                self._sync_all()
+            applied = self._apply(repo, rows, keys, swaps, log)
+            if applied.swapped:
+                self._await_sync()
+        return applied
+
+    def _try_apply(
+        self, repo: str, rows: Sequence[Row], swaps: Sequence[RefSwap], log: Sequence[LogRow]
+    ) -> Applied | None:
+        keys = _keys(repo, swaps)
+        if not self._turn.acquire(blocking=False):
+            return None
+        try:
+            return None if self._is_unsynced(keys) else self._apply(repo, rows, keys, swaps, log)
+        finally:
+            self._turn.release()
+
+    def _is_unsynced(self, keys: Sequence[bytes]) -> bool:
+        """Whether the newest value of one of the refs is not durable."""
+        return not self._durable.keys().isdisjoint(keys)
+
+    def _apply(
+        self,
+        repo: str,
+        rows: Sequence[Row],
+        keys: Sequence[bytes],
+        swaps: Sequence[RefSwap],
+        log: Sequence[LogRow],
+    ) -> Applied:
+        """Write to the refs under these keys, whose newest values must be durable. Does not sync.
+
+        The swaps are of different refs.
+        """
         self._check_refusal()
         prefix, writes = prefix_of(repo), self._writes()
         stored = self._messages(prefix, rows)
@@ -288,14 +300,18 @@ class RocksDBBackend:
             for row, message in zip(rows, stored, strict=True)
             if row.kind == UNIQUE_KIND
         ]
-        fresh = frozenset(id for id, message in unique if message is None)
-        value = self._read.one(self._refs, key)
-        if any(message is not None for _, message in unique) or not _is(value, swap.expected):
+        before = dict(zip(keys, self._read.several(self._refs, keys), strict=True))
+        expected = [swap.expected for swap in swaps]
+        if any(message is not None for _, message in unique) or not all(
+            map(_is, before.values(), expected)
+        ):
+            fresh = frozenset(id for id, message in unique if message is None)
             return Applied(swapped=False, new=fresh)
         new = writes.insert(prefix, rows, stored)
         writes.append(repo, log)
-        writes.move(key, swap.new)
-        self._write(writes.batch, {key: value})
+        for key, swap in zip(keys, swaps, strict=True):
+            writes.move(key, swap.new)
+        self._write(writes.batch, before)
         return Applied(swapped=True, new=new)
 
     def _writes(self) -> Writes:
@@ -397,6 +413,11 @@ class RocksDBBackend:
     def _check_refusal(self) -> None:
         if self._refusal:
             raise StoreCannotWrite(self._refusal)
+
+
+def _keys(repo: str, swaps: Sequence[RefSwap]) -> list[bytes]:
+    prefix = prefix_of(repo)
+    return [prefix + swap.name.encode() for swap in swaps]
 
 
 def _is(value: bytes | None, expected: Ref | None) -> bool:

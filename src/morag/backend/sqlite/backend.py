@@ -201,12 +201,11 @@ class SQLiteBackend(SqlBackend):
         """Refuse a missing or empty file beside a log: SQLite would delete the log and start anew.
 
         SQLite writes the first page of a new database before it creates the files beside it, and
-        removes these when the database is closed.
+        removes these when the database is closed. So look at those first: another process may
+        create the store in this moment.
         """
-        if self._path.exists() and self._path.stat().st_size:
-            return
         left = [path.name for path in self._files_beside() if path.exists()]
-        if left:
+        if left and not (self._path.exists() and self._path.stat().st_size):
             raise RepositoryCorrupt(
                 f"The store '{self._path}' is missing or empty, but '{left[0]}' is left of it."
                 " Restore it from a backup; or remove the remaining files to create a new store"
