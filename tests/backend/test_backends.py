@@ -36,8 +36,8 @@ from morag.testing.backend_contract import (
     AppliesWithLogContract,
     BackendContract,
     DurableBackendContract,
+    QuickSwapsTogetherContract,
     SwapsTogetherContract,
-    SyncsLaterContract,
     a_custom_row,
     a_row,
     an_id,
@@ -65,7 +65,7 @@ IMPOSSIBLE_PATHS = ("file/below", "nul\0byte", "long" * 100)
 """Relative to a directory with a file named `file`."""
 
 
-class TestMemory(BackendContract, SyncsLaterContract, SwapsTogetherContract):
+class TestMemory(BackendContract, QuickSwapsTogetherContract):
     @pytest.fixture
     def backend(self) -> MemoryBackend:
         return MemoryBackend()
@@ -102,12 +102,12 @@ class OnDisk(DurableBackendContract, AppliesWithLogContract, SwapsTogetherContra
         return reopen.backend
 
 
-class TestRocksDB(OnDisk, SyncsLaterContract):
+class TestRocksDB(OnDisk, QuickSwapsTogetherContract):
     def open(self, path: Path) -> FullBackend:
         return RocksDBBackend(path)
 
 
-class TestRocksDBWithoutSync(OnDisk, SyncsLaterContract):
+class TestRocksDBWithoutSync(OnDisk, QuickSwapsTogetherContract):
     def open(self, path: Path) -> FullBackend:
         return RocksDBBackend(path, sync=False)
 

@@ -22,6 +22,7 @@ from morag.errors import (
     StoreCannotWrite,
 )
 from morag.format.records import ObjId, Row
+from morag.model.merging import MergeBehavior, MergeKey, MergeOptions
 from morag.model.operations import Delete
 from morag.versions.lanes import Lane
 from morag.versions.repository import Repository
@@ -57,8 +58,10 @@ FAR = 401
 class Server:
     """A repository whose requests an event loop carries out, step by step."""
 
-    def __init__(self, backend: Backend, world: World | None = None) -> None:
-        self.repo = Repository(backend, QUICK, world or World())
+    def __init__(
+        self, backend: Backend, world: World | None = None, settings: Settings = QUICK
+    ) -> None:
+        self.repo = Repository(backend, settings, world or World())
         self._spawner = spawners.ManualSpawner()
         self.outcomes: dict[str, str] = {}
         """The hash or the kind of the failure of each commit that was answered, by message."""
@@ -384,6 +387,116 @@ def test_the_loop_does_not_let_other_servers_go_first() -> None:
     assert server.run_all() == ["thread"]
     assert len(time.sleeps_ms) == 1
     assert messages(server.repo, "main") == list("abcd")
+
+
+# Merges and transplants
+
+
+class Merging(Server):
+    """It also merges and transplants; the outcomes have the name of the source."""
+
+    def merge(self, source: str, **options: Any) -> None:
+        request = self.repo.merge_request(source, "main", MergeOptions(**options))
+        self._bring(source, request)
+
+    def transplant(self, source: str, *hashes: str, **options: Any) -> None:
+        options = {"squash": False} | options
+        self._bring(source, self.repo.transplant_request(hashes, "main", MergeOptions(**options)))
+
+    def _bring(self, source: str, request: Any) -> None:
+        def finished(ticket: Ticket) -> None:
+            assert ticket.failure is None
+            self.outcomes[source] = ticket.result().resultant_target_hash
+
+        self.repo.start(request, self._spawner.spawn, finished)
+
+    def branch(self, name: str, commits: int = 1, puts: int = 1) -> list[str]:
+        """Create a branch and commit to it."""
+        self.repo.references.create_branch(name, "main")
+        return [
+            self.repo.commit(name, [put(f"{name}-{n}-{m}") for m in range(puts)], f"{n}").hash
+            for n in range(commits)
+        ]
+
+
+@pytest.fixture
+def merging() -> Merging:
+    server = Merging(MemoryBackend(), settings=Settings())
+    server.repo.commit("main", [put("first")], "first")
+    return server
+
+
+def test_a_small_merge_and_a_small_transplant_need_no_thread(merging: Merging) -> None:
+    merging.branch("one", 3)
+    hashes = merging.branch("two", 2)
+    merging.start("meanwhile")
+    merging.merge("one")
+    merging.transplant("two", *hashes)
+    merging.start("after")
+    assert merging.run_all() == ["loop"] * 4
+    assert len(messages(merging.repo, "main")) == 6
+    assert merging.outcomes["after"] == merging.head()
+    check_sound(merging.repo, "main")
+
+
+def test_a_merge_that_cannot_be_made_fails_on_the_loop(merging: Merging) -> None:
+    merging.repo.references.create_branch("unrelated", None)
+    merging.repo.commit("unrelated", [put("other")], "other")
+    request = merging.repo.merge_request("unrelated", "main", MergeOptions())
+    failures: list[BaseException | None] = []
+    merging.repo.start(request, merging._spawner.spawn, lambda t: failures.append(t.failure))
+    assert merging.run_all() == ["loop"]
+    assert isinstance(failures[0], ReferenceNotFound)
+
+
+@pytest.mark.parametrize(
+    ("commits", "puts", "options"),
+    [
+        (FAR, 1, {}),  # The merge base is far,
+        (1, 400, {}),  # there are many changes,
+        (1, 1, {"squash": False}),  # merged commits have to be found,
+        (1, 1, {"default": MergeBehavior.DROP}),  # all keys are compared,
+        (1, 1, {"default": MergeBehavior.FORCE}),
+        (1, 1, {"keys": (MergeKey(key("one-0-0"), MergeBehavior.NORMAL),)}),  # rules may be many.
+    ],
+)
+def test_a_merge_that_may_take_long_gets_a_thread(
+    merging: Merging, commits: int, puts: int, options: dict[str, Any]
+) -> None:
+    merging.branch("one", commits, puts)
+    # Otherwise the target is the merge base, which is found at once.
+    merging.repo.commit("main", [put("main")], "main")
+    merging.merge("one", **options)
+    assert merging.run_all() == ["loop", "thread"]
+    assert merging.outcomes["one"] == merging.head()
+
+
+@pytest.mark.parametrize(
+    ("puts", "options"),
+    [(400, {}), (1, {"squash": True}), (1, {"default": MergeBehavior.FORCE})],
+)
+def test_a_transplant_that_may_take_long_gets_a_thread(
+    merging: Merging, puts: int, options: dict[str, Any]
+) -> None:
+    hashes = merging.branch("one", 1, puts)
+    merging.transplant("one", *hashes, **options)
+    assert merging.run_all() == ["loop", "thread"]
+    assert merging.outcomes["one"] == merging.head()
+
+
+def test_a_merge_is_made_on_the_head_that_it_finds(merging: Merging) -> None:
+    """Its base was searched on another head before, when it had to wait."""
+    store = Store(FaultyBackend, False, QUICK, World())
+    server = Merging(store.backend)
+    server.repo.commit("main", [put("first")], "first")
+    server.branch("one")
+    store.backend.plan = Upcoming({"try_apply": [Fault.WOULD_WAIT]})
+    server.merge("one")
+    server.run("loop")
+    other = store.other()
+    merged = other.merge("one", "main").resultant_target_hash
+    assert server.run_all() == ["thread"]
+    assert server.outcomes == {"one": merged}, "there was nothing left to merge"
 
 
 # Failures of the store

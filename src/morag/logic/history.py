@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntFlag
+import sys
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from morag.errors import ReferenceNotFound, RepositoryCorrupt
 from morag.format.ids import NO_ANCESTOR
@@ -103,25 +103,33 @@ def common_ancestor(persist: Persist, one: Commit, other: Commit) -> Commit | No
     return right
 
 
-class _Seen(IntFlag):
-    ONE = 1
-    OTHER = 2
-    BOTH = 3
-    STALE = 4
-    """Below a commit that was reached from both sides, so not a better base than that one."""
+# How a walk reached a commit. Plain numbers: operations of `IntFlag` take as long as a whole step.
+_ONE: Final = 1
+_OTHER: Final = 2
+_BOTH: Final = 3
+_STALE: Final = 4
+"""Below a commit that was reached from both sides, so not a better base than that one."""
 
 
-def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
+class TooFar(Exception):
+    """A walk would have to read more commits than its caller allows."""
+
+
+def merge_base(
+    persist: Persist, one: Commit, other: Commit, most_commits: int = sys.maxsize
+) -> Commit | None:
     """The best common ancestor over all parents: one that no other common ancestor descends from.
 
     The walk goes by falling `seq`, which reaches most children before their parents. A merge parent
     may have a higher `seq` than its child, so the order only saves work: a commit whose
     marks change is walked again, and if several bases remain, reachability decides.
     """
-    if one.id == other.id:
+    if other.id in (one.id, *one.tail):
+        return other
+    if one.id in other.tail:
         return one
     commits = {one.id: one, other.id: other}
-    seen = {one.id: _Seen.ONE, other.id: _Seen.OTHER}
+    seen = {one.id: _ONE, other.id: _OTHER}
     queue = [(-commit.seq, id) for id, commit in commits.items()]
     heapify(queue)
     waiting = set(commits)
@@ -131,25 +139,30 @@ def merge_base(persist: Persist, one: Commit, other: Commit) -> Commit | None:
         _, id = heappop(queue)
         waiting.discard(id)
         commit, flags = commits[id], seen[id]
-        fresh -= not flags & _Seen.STALE
-        if flags == _Seen.BOTH:
+        fresh -= not flags & _STALE
+        if flags == _BOTH:
             bases[id] = commit
-            flags |= _Seen.STALE
+            flags |= _STALE
         for parent in commit.parents:
-            known = seen.get(parent, _Seen(0))
+            known = seen.get(parent, 0)
             if known | flags == known:
                 continue
             if parent not in commits:
+                if len(commits) >= most_commits:
+                    raise TooFar
                 commits[parent] = persist.fetch(Commit, parent)
             if parent not in waiting:
                 waiting.add(parent)
                 heappush(queue, (-commits[parent].seq, parent))
-            elif not known & _Seen.STALE:
+            elif not known & _STALE:
                 fresh -= 1
             seen[parent] = known | flags
-            fresh += not seen[parent] & _Seen.STALE
-    found = [commit for id, commit in bases.items() if not seen[id] & _Seen.STALE]
-    found = _without_ancestors(persist, found)
+            fresh += not seen[parent] & _STALE
+    found = [commit for id, commit in bases.items() if not seen[id] & _STALE]
+    if len(found) > 1:
+        if most_commits < sys.maxsize:
+            raise TooFar
+        found = _without_ancestors(persist, found)
     return max(found, key=lambda c: (c.seq, c.id), default=None)
 
 
@@ -158,8 +171,6 @@ def _without_ancestors(persist: Persist, commits: list[Commit]) -> list[Commit]:
 
     Exact, and only needed for criss-cross merges.
     """
-    if len(commits) < 2:
-        return commits
     wanted = {commit.id for commit in commits}
     redundant: set[ObjId] = set()
     for commit in commits:

@@ -25,6 +25,7 @@ from morag.backend.base import (
     LogRow,
     ObjId,
     PreviousPointer,
+    QuickSwapsTogether,
     Ref,
     RefSwap,
     Row,
@@ -755,6 +756,62 @@ class SwapsTogetherContract:
         assert backend.read_refs("r", [f"own-{n}" for n in range(THREADS)]) == {}
 
 
+class QuickSwapsTogetherContract(SyncsLaterContract, SwapsTogetherContract):
+    """For a backend with `try_apply_all` as well."""
+
+    def test_try_apply_all_has_the_results_of_apply_all(self, backend: QuickBackend) -> None:
+        other, deleted = Ref("other", an_id("other")), replace(MOVED, deleted=True)
+        steps: list[tuple[list[Row], list[RefSwap]]] = [
+            (
+                [a_row(1), a_row(2, "c")],
+                [RefSwap(MAIN.name, None, MAIN), RefSwap("other", None, other)],
+            ),
+            ([a_row(3)], [RefSwap(MAIN.name, MAIN, MOVED), RefSwap("other", None, other)]),
+            ([a_row(3)], [RefSwap(MAIN.name, deleted, MOVED), RefSwap("other", other, None)]),
+            (
+                [a_row(1, micros=2000)],
+                [RefSwap(MAIN.name, MAIN, MOVED), RefSwap("other", other, None)],
+            ),
+        ]
+        for number, (rows, swaps) in enumerate(steps):
+            log = [line(number)]
+            tried = backend.try_apply_all("tried", rows, swaps, log)
+            backend.sync()
+            assert tried == backend.apply_all("applied", rows, swaps, log), number
+            for what in (
+                lambda repo: backend.read_refs(repo, [MAIN.name, "other"]),
+                lambda repo: by_id(backend.scan_rows(repo)),
+                lambda repo: backend.read_log(repo, None, 99),
+            ):
+                assert what("tried") == what("applied"), number
+
+    def test_readers_get_all_new_refs_when_they_are_durable(self, backend: QuickBackend) -> None:
+        new = Ref("new", an_id("new"))
+        create(backend, MAIN)
+        swaps = [RefSwap(MAIN.name, MAIN, None), RefSwap("new", None, new)]
+        assert backend.try_apply_all("r", [a_row(1)], swaps, [line(1)])
+        durable = {MAIN.name: MAIN} if backend.needs_sync else {"new": new}
+        assert backend.read_refs("r", [MAIN.name, "new"]) == durable
+        backend.sync()
+        assert backend.read_refs("r", [MAIN.name, "new"]) == {"new": new}
+
+    def test_refs_of_which_one_is_not_durable_are_changed_after_a_sync(
+        self, backend: QuickBackend
+    ) -> None:
+        """Until then, `try_apply_all` may refuse, but not write a part."""
+        new = Ref("new", an_id("new"))
+        assert tried(backend, 1, None, MAIN)
+        swaps = [RefSwap("new", None, new), RefSwap(MAIN.name, MAIN, MOVED)]
+        if not backend.try_apply_all("r", [a_row(2)], swaps, [line(2)]):
+            assert backend.read_rows("r", [an_id(2)]) == {}
+            assert backend.read_log("r", None, 9) == [line(1)]
+            backend.sync()
+            assert backend.read_refs("r", [MAIN.name, "new"]) == {MAIN.name: MAIN}
+            assert backend.try_apply_all("r", [a_row(2)], swaps, [line(2)])
+        backend.sync()
+        assert backend.read_refs("r", [MAIN.name, "new"]) == {MAIN.name: MOVED, "new": new}
+
+
 class DurableBackendContract(BackendContract):
     """For a backend whose data outlives its process.
 
@@ -808,6 +865,9 @@ class TogetherBackend(Backend, SwapsTogether, KeepsRefLog, Protocol): ...
 
 
 class SyncsLaterBackend(Backend, SyncsLater, KeepsRefLog, Protocol): ...
+
+
+class QuickBackend(Backend, QuickSwapsTogether, KeepsRefLog, Protocol): ...
 
 
 def create(backend: Backend, ref: Ref) -> bool:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from morag.persist.persist import Persist
 
 
-_NEAR_COMMITS: Final = 400
+NEAR_COMMITS: Final = 400
 """A walk of this length reads 20 commits."""
 
 
@@ -123,17 +123,7 @@ class CommitRequest:
         return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
 
     def is_brief_on(self, head: Commit | None) -> bool:
-        if (
-            head is None
-            or self._expected in (None, NO_ANCESTOR, head.id)
-            or self._expected in head.tail
-        ):
-            return True
-        try:
-            expected = history.find_commit(self._persist, self._expected)
-        except Exception:  # noqa: BLE001 - Only this request fails, when `propose` finds the same.
-            return True
-        return expected is None or head.seq - expected.seq <= _NEAR_COMMITS
+        return is_expected_near(self._persist, head, self._expected)
 
     def forget(self, taken: frozenset[ObjId]) -> None:
         """Generate new content ids, because other content already has one of them."""
@@ -183,6 +173,17 @@ def expected_commit(
     if commit is None or not history.is_first_ancestor(persist, head, commit):
         raise ReferenceNotFound.commit_on(branch, expected.hex())
     return commit
+
+
+def is_expected_near(persist: Persist, head: Commit | None, expected: ObjId | None) -> bool:
+    """Whether `expected_commit` finds its answer without a walk along a long history."""
+    if head is None or expected in (None, NO_ANCESTOR, head.id) or expected in head.tail:
+        return True
+    try:
+        commit = history.find_commit(persist, expected)
+    except Exception:  # noqa: BLE001 - Only this request fails, when `propose` finds the same.
+        return True
+    return commit is None or head.seq - commit.seq <= NEAR_COMMITS
 
 
 def checked(operations: Sequence[Operation]) -> Sequence[Operation]:

@@ -11,7 +11,14 @@ from morag.format.ids import NO_ANCESTOR
 from morag.format.objects import Commit
 from morag.logic import history
 from morag.logic.reflog import RefOperation
-from morag.versions.merge_requests import MergeOrTransplant, MergePlan, Outcome
+from morag.versions.commit import NEAR_COMMITS
+from morag.versions.merge_requests import (
+    MergeOrTransplant,
+    MergePlan,
+    Outcome,
+    is_small,
+    is_small_difference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +41,23 @@ class MergeRequest(MergeOrTransplant):
     def __init__(self, persist: Persist, plan: MergePlan, source: Commit | None) -> None:
         super().__init__(persist, plan)
         self._source = source
+        self._found_base: tuple[Commit, Commit | None] | None = None
+
+    def is_brief_on(self, head: Commit | None) -> bool:
+        """Whether this is a squash of few changes, and the merge base is near."""
+        source = self._source
+        if head is None or source is None:
+            return True
+        if self._plan.squash_meta is None or not super().is_brief_on(head):
+            return False
+        try:
+            base = history.merge_base(self._persist, head, source, NEAR_COMMITS)
+        except history.TooFar:
+            return False
+        except Exception:  # noqa: BLE001 - Only this request fails, when `propose` finds the same.
+            return True
+        self._found_base = head, base  # `propose` follows, most likely on the same head.
+        return base is None or is_small_difference(base, source)
 
     def propose(self, head: Commit | None) -> Proposal:
         self._check_expected(head)
@@ -50,17 +74,18 @@ class MergeRequest(MergeOrTransplant):
         """The state of the merge base."""
         base = None
         if head is not None:
-            base = (
-                head
-                if self._source is None
-                else history.merge_base(self._persist, head, self._source)
-            )
+            base = head if self._source is None else self._base_of(head, self._source)
         if base is None:
             ours, theirs = (c.id if c else NO_ANCESTOR for c in (head, self._source))
             raise ReferenceNotFound(
                 f"No common ancestor in parents of {ours.hex()} and {theirs.hex()}"
             )
         return base
+
+    def _base_of(self, head: Commit, source: Commit) -> Commit | None:
+        if self._found_base is not None and self._found_base[0] is head:
+            return self._found_base[1]
+        return history.merge_base(self._persist, head, source)
 
     def _unmerged(self, head: Commit | None) -> list[Commit]:
         """The source's first parents that the target does not have yet, oldest first.
@@ -100,6 +125,14 @@ class TransplantRequest(MergeOrTransplant):
         if any(newer.parent != older.id for older, newer in pairwise(sources)):
             raise BadRequest("Sequence of hashes is not contiguous.")
         self._sources = sources
+
+    def is_brief_on(self, head: Commit | None) -> bool:
+        """Whether a few small commits are replayed."""
+        return (
+            self._plan.squash_meta is None
+            and super().is_brief_on(head)
+            and is_small(*self._sources)
+        )
 
     def propose(self, head: Commit | None) -> Proposal:
         self._check_expected(head)

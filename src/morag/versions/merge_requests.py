@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from morag.format.ids import NO_ANCESTOR
 from morag.format.records import ObjId
 from morag.model.merging import MergeResult
 from morag.model.meta import CommitMeta
-from morag.versions.commit import expected_commit
+from morag.versions.commit import expected_commit, is_expected_near
 from morag.versions.merge_rules import MergeRules, merge_conflict
 from morag.versions.replay import Replay
 from morag.versions.squash import Squash
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from morag.model.keys import ContentKey
     from morag.model.merging import MergedKey
     from morag.persist.persist import Persist
+
+
+_FEW_OPERATIONS_BYTES: Final = 16 * 1024
+"""Of incremental indexes, which hold the operations of a commit and some earlier ones."""
 
 
 class MergePlan(Struct, frozen=True, kw_only=True):
@@ -56,8 +60,8 @@ class MergeOrTransplant:
         self.who = plan.who
 
     def is_brief_on(self, head: Commit | None) -> bool:
-        """False: the search for the merge base may walk far."""
-        return False
+        plan = self._plan
+        return plan.rules.are_plain and is_expected_near(self._persist, head, plan.expected)
 
     def forget(self, taken: frozenset[ObjId]) -> None:
         """No content ids are generated here."""
@@ -85,6 +89,20 @@ class MergeOrTransplant:
         replay = Replay(self._persist, plan.rules, plan.replay_meta, outcome.details)
         replay.run(outcome.head, sources, merge_parent)
         return outcome.proposal(replay.commits, replay.objects)
+
+
+def is_small(*commits: Commit) -> bool:
+    """Whether the operations of the commits can be applied within milliseconds."""
+    return sum(len(commit.incremental) for commit in commits) <= _FEW_OPERATIONS_BYTES
+
+
+def is_small_difference(before: Commit, after: Commit) -> bool:
+    """Whether the commits differ in few keys: in those of their incremental indexes alone."""
+    return (
+        before.reference_index == after.reference_index
+        and before.stripes == after.stripes
+        and is_small(before, after)
+    )
 
 
 class Outcome:

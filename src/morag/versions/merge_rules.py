@@ -51,6 +51,11 @@ class MergeRules:
             _check_contents(rule)
             self._keys[rule.key] = rule
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether every key is merged in the normal way. Other behaviors may look at all keys."""
+        return not self._keys and self._default is MergeBehavior.NORMAL
+
     def check(self) -> None:
         """Refuse contradictory rules, once it is clear that there is something to merge."""
         for rule in self._keys.values():

@@ -159,11 +159,7 @@ class Caller(Ticket):
         self._lane = lane
         self._spawn = spawn
         self._finished = finished
-        self._brief = (
-            lane.can_be_brief
-            and request.shares_batch
-            and request.operations <= _MOST_BRIEF_OPERATIONS
-        )
+        self._brief = lane.can_be_brief and request.operations <= _MOST_BRIEF_OPERATIONS
         if self._brief:
             self.most_operations = _MOST_BRIEF_OPERATIONS
 
