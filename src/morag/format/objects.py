@@ -99,7 +99,10 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class RefObj(Struct, frozen=True, gc=False):
-    """The initial state of a reference, from which a missing ref is inserted."""
+    """The initial state of a reference, from which a missing ref is inserted.
+
+    Ids are computed at once, here and below, because every user needs them several times.
+    """
 
     kind_letter: ClassVar[str] = "r"
     field_number: ClassVar[int] = 3
@@ -108,14 +111,14 @@ class RefObj(Struct, frozen=True, gc=False):
     initial_pointer: ObjId
     created_micros: int
     extended_info: ObjId | None = None
+    id: ObjId = ObjId(b"")
 
-    @property
-    def id(self) -> ObjId:
-        return ids.ref_id(self.name, self.initial_pointer, self.created_micros)
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", ids.ref_id(self.name, self.initial_pointer, self.created_micros))
 
 
 class Value(Struct, frozen=True, gc=False):
-    """One version of a content. Its id is computed at once, because every user needs it."""
+    """One version of a content."""
 
     kind_letter: ClassVar[str] = "v"
     field_number: ClassVar[int] = 4
