@@ -14,7 +14,7 @@ from morag.index.keys import ALL, KeyRange
 from morag.index.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from morag.format.objects import Stripe
     from morag.format.records import ObjId
@@ -80,10 +80,7 @@ def diff_with_pauses(
             yield from differences(one, other, sorted({*updated, *overlaid}))
         else:
             were, are = _entries(one, island.before, inside), _entries(other, island.after, inside)
-            for key in sorted({key for key, _ in were.items() ^ are.items()}):
-                left, right = were.get(key), are.get(key)
-                if left is None or right is None or value_of(left) != value_of(right):
-                    yield key, left, right
+            yield from _unequal(were, are)
         yield None
     yield from differences(one, other, overlay[compared:])
 
@@ -91,16 +88,20 @@ def diff_with_pauses(
 def differences(
     one: CommitIndex, other: CommitIndex, keys: Iterable[bytes]
 ) -> Iterator[Difference | None]:
-    """The entries of each key; None if it has the same value, or none, on both sides."""
+    """The keys, given in order, whose values differ; and None after each few keys."""
     rest = iter(keys)
     while batch := list(islice(rest, _KEYS_AT_ONCE)):
         before, after = one.get_all(batch), other.get_all(batch)
-        for key in batch:
-            left, right = before.get(key), after.get(key)
-            if left is None or right is None:
-                yield None if left is right else (key, left, right)
-            else:
-                yield None if value_of(left) == value_of(right) else (key, left, right)
+        yield from _unequal(before, after)
+        yield None
+
+
+def _unequal(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> Iterator[Difference]:
+    """The keys whose values differ, in order. Entries of most keys are equal as bytes."""
+    for key in sorted({key for key, _ in before.items() ^ after.items()}):
+        left, right = before.get(key), after.get(key)
+        if left is None or right is None or value_of(left) != value_of(right):
+            yield key, left, right
 
 
 def _overlay_keys(side: CommitIndex, range: KeyRange) -> Sequence[bytes]:
