@@ -247,7 +247,7 @@ def commit(
     if isinstance(request, CommitRequest):
         return in_lane(request)
     look_up = request
-    return call.near(lambda: in_lane(look_up()), target, is_change=True)
+    return call.near_lane(lambda may_walk: in_lane(look_up(may_walk)), target)
 
 
 def merge(
@@ -259,10 +259,10 @@ def merge(
 ) -> Answer:
     changes = call.service.changes
 
-    def work() -> Answer:
-        return call.in_lane(changes.merge_request(source, target, options), show)
+    def work(may_walk: bool) -> Answer:
+        return call.in_lane(changes.merge_request(source, target, options, may_walk), show)
 
-    return call.near(work, source, target, is_change=True)
+    return call.near_lane(work, source, target)
 
 
 def transplant(
@@ -275,12 +275,13 @@ def transplant(
 ) -> Answer:
     changes = call.service.changes
 
-    def work() -> Answer:
-        return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
+    def work(may_walk: bool) -> Answer:
+        request = changes.transplant_request(source, hashes, target, options, may_walk)
+        return call.in_lane(request, show)
 
     if len(hashes) <= _FEW_COMMITS:
-        return call.near(work, target, *hashes, is_change=True)
-    return call.before_lane(work)
+        return call.near_lane(work, target, *hashes)
+    return call.before_lane(lambda: work(True))
 
 
 def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:

@@ -15,6 +15,7 @@ from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.model.names import check_hash
 from morag.service.ref_resolution import RequestedRef
+from morag.versions.tickets import WouldWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -145,6 +146,21 @@ class Call:
             return in_thread
         names = [name for ref in refs for name in service.refs.look_up_names(ref)]
         return AfterLookUp(service.look_ups, names, in_thread)
+
+    def near_lane(self, work: Callable[[bool], Answer], *refs: RequestedRef) -> Answer:
+        """For a change of a branch that needs quick reads before it joins its lane.
+
+        `work` gets whether it may walk along a long history. If it would have to, and may not, it
+        raises `WouldWait`: then a thread does it.
+        """
+
+        def at_once() -> Answer:
+            try:
+                return work(False)
+            except WouldWait:
+                return self.before_lane(lambda: work(True))
+
+        return self.near(at_once, *refs, is_change=True)
 
     def in_turn(self, work: Callable[[], Answer]) -> Answer:
         """For assigning references, which is done one after the other."""

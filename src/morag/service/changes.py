@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from morag.versions.merge import MergeRequest, TransplantRequest
     from morag.versions.repository import Repository
 
-LookUp: TypeAlias = Callable[[], CommitRequest]
-"""Reads from the store what a commit needs, and then makes its request."""
+LookUp: TypeAlias = Callable[[bool], CommitRequest]
+"""Reads from the store what a commit needs, and then makes its request. See `Changes` for the
+argument `may_walk`."""
 
 _MISTAKES: Final = (BadRequest, ReferenceNotFound)
 _MOST_STEPS: Final = 100
@@ -34,6 +35,9 @@ _MOST_STEPS: Final = 100
 
 
 class Changes:
+    """To report the first mistake of a request, it may be necessary to walk along a long history.
+    Without `may_walk`, `WouldWait` is raised instead."""
+
     def __init__(self, repository: Repository, refs: RefResolution) -> None:
         self._repository = repository
         self._refs = refs
@@ -55,9 +59,9 @@ class Changes:
                 mistake = found.with_traceback(None)  # Its frames would keep the body in memory.
         check_client_meta(meta)  # `Repository` checks it too, but only after the target is found.
 
-        def look_up() -> CommitRequest:
+        def look_up(may_walk: bool) -> CommitRequest:
             at = self._target(target, "commit")
-            with self._expected_first(at):
+            with self._expected_first(at, may_walk):
                 if mistake is not None:
                     raise mistake
                 return self._commit(at, operations, meta)
@@ -65,7 +69,7 @@ class Changes:
         return look_up
 
     def merge_request(
-        self, source: RequestedRef, target: RequestedRef, options: MergeOptions
+        self, source: RequestedRef, target: RequestedRef, options: MergeOptions, may_walk: bool
     ) -> MergeRequest:
         """The order of mistakes: the metadata, the source, the target, an expected commit that is
         not on the branch, the rest."""
@@ -74,7 +78,7 @@ class Changes:
         found = self._refs.named_commit(source, label="Source hash")
         at = self._target(target, "merge")
         spec = RefSpec(None if found.kind == "DETACHED" else found.name, found.hash)
-        with self._expected_first(at):
+        with self._expected_first(at, may_walk):
             return self._repository.merge_request(spec, at.name, options, expected=at.hash)
 
     def transplant_request(
@@ -83,6 +87,7 @@ class Changes:
         hashes: Sequence[RequestedRef],
         target: RequestedRef,
         options: MergeOptions,
+        may_walk: bool,
     ) -> TransplantRequest:
         """The source is looked up, but the hashes alone name the commits.
 
@@ -99,18 +104,18 @@ class Changes:
         others = [
             self._refs.named_commit(hash, label="Hash to transplant").hash for hash in hashes[:-1]
         ]
-        with self._expected_first(at):
+        with self._expected_first(at, may_walk):
             return self._repository.transplant_request(
                 [*others, last.hash], at.name, options, source=source, expected=at.hash
             )
 
     @contextmanager
-    def _expected_first(self, at: NamedCommit) -> Iterator[None]:
+    def _expected_first(self, at: NamedCommit, may_walk: bool) -> Iterator[None]:
         """Report an expected commit that is not on the branch before mistakes in the block."""
         try:
             yield
         except _MISTAKES:
-            self._repository.check_on(at.name, at.hash)
+            self._repository.check_on(at.name, at.hash, may_walk=may_walk)
             raise
 
     def _commit(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from msgspec import Struct
 
 from morag.format.objects import Commit, Obj
+from morag.persist.persist import WouldWait as WouldWait  # For the API, too.
 
 if TYPE_CHECKING:
     from morag.format.records import ObjId
