@@ -452,7 +452,7 @@ def test_a_merge_that_cannot_be_made_fails_on_the_loop(merging: Merging) -> None
 @pytest.mark.parametrize(
     ("commits", "puts", "options"),
     [
-        (FAR, 1, {}),  # The merge base is far,
+        (40, 1, {}),  # The merge base is far,
         (1, 400, {}),  # there are many changes,
         (1, 1, {"squash": False}),  # merged commits have to be found,
         (1, 1, {"default": MergeBehavior.DROP}),  # all keys are compared,
@@ -472,13 +472,18 @@ def test_a_merge_that_may_take_long_gets_a_thread(
 
 
 @pytest.mark.parametrize(
-    ("puts", "options"),
-    [(400, {}), (1, {"squash": True}), (1, {"default": MergeBehavior.FORCE})],
+    ("commits", "puts", "options"),
+    [
+        (9, 1, {}),
+        (1, 400, {}),
+        (1, 1, {"squash": True}),
+        (1, 1, {"default": MergeBehavior.FORCE}),
+    ],
 )
 def test_a_transplant_that_may_take_long_gets_a_thread(
-    merging: Merging, puts: int, options: dict[str, Any]
+    merging: Merging, commits: int, puts: int, options: dict[str, Any]
 ) -> None:
-    hashes = merging.branch("one", 1, puts)
+    hashes = merging.branch("one", commits, puts)
     merging.transplant("one", *hashes, **options)
     assert merging.run_all() == ["loop", "thread"]
     assert merging.outcomes["one"] == merging.head()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.format.ids import NO_ANCESTOR
 from morag.format.objects import Commit
 from morag.logic import history
 from morag.logic.reflog import RefOperation
-from morag.versions.commit import NEAR_COMMITS
 from morag.versions.merge_requests import (
     MergeOrTransplant,
     MergePlan,
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from morag.format.records import ObjId
     from morag.persist.persist import Persist
     from morag.versions.tickets import Proposal
+
+_NEAR_COMMITS: Final = 40  # Each of them is read to find the merge base.
+_FEW_COMMITS: Final = 8
 
 
 class MergeRequest(MergeOrTransplant):
@@ -51,7 +53,7 @@ class MergeRequest(MergeOrTransplant):
         if self._plan.squash_meta is None or not super().is_brief_on(head):
             return False
         try:
-            base = history.merge_base(self._persist, head, source, NEAR_COMMITS)
+            base = history.merge_base(self._persist, head, source, _NEAR_COMMITS)
         except history.TooFar:
             return False
         except Exception:  # noqa: BLE001 - Only this request fails, when `propose` finds the same.
@@ -130,6 +132,7 @@ class TransplantRequest(MergeOrTransplant):
         """Whether a few small commits are replayed."""
         return (
             self._plan.squash_meta is None
+            and len(self._sources) <= _FEW_COMMITS
             and super().is_brief_on(head)
             and is_small(*self._sources)
         )
