@@ -14,7 +14,7 @@ from morag.format.key_order import END, sortable, to_utf8
 from morag.protobuf import read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _NEWEST_VERSION: Final = b"\x02"
 ACTIONS: Final = frozenset(b"NARar")
@@ -44,14 +44,27 @@ def whole_index(count: int, chunks: bytes) -> bytes:
     return _NEWEST_VERSION + varint(count) + chunks
 
 
-def chunk_head(previous: bytes | None, key: bytes) -> bytes:
-    """The part of a chunk before the entry: `key`, relative to the key `previous` before it."""
-    if previous is None:
-        return to_utf8(key)
-    shared = min(len(previous), len(key))
-    differs = int.from_bytes(previous[:shared], "big") ^ int.from_bytes(key[:shared], "big")
-    shared -= (differs.bit_length() + 7) // 8
-    return varint(len(previous) - shared) + to_utf8(key[shared:])
+def chunk_heads(keys: Iterable[bytes], previous: bytes | None = None) -> list[bytes]:
+    """The part of each chunk before the entry: the key, relative to the key before it.
+
+    `previous` is the key before the first one; without it, the first key is that of the index.
+    """
+    heads = []
+    size, number = len(previous or b""), int.from_bytes(previous or b"", "big")
+    for key in keys:
+        size_before, number_before = size, number
+        size, number = len(key), int.from_bytes(key, "big")
+        # The bytes up to the end of the shorter key, compared as numbers: much faster than one by
+        # one. The highest bit that differs tells where the keys begin to differ.
+        if size >= size_before:
+            differs, dropped = number_before ^ number >> 8 * (size - size_before), 0
+        else:
+            dropped = size_before - size
+            differs = number_before >> 8 * dropped ^ number
+        dropped += (differs.bit_length() + 7) // 8
+        rest = to_utf8(key[size_before - dropped :])
+        heads.append(varint(dropped) + rest if size_before else rest)
+    return heads
 
 
 def split_index(data: bytes) -> tuple[list[bytes], list[bytes]]:
