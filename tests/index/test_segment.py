@@ -99,6 +99,16 @@ def test_a_merge_equals_that_of_dicts(model: Model, other: Model) -> None:
     assert equals_model(segment, model), "the segment itself must not change"
 
 
+@given(ENTRIES, KEYS, OPS)
+@example({b"a\0\0": op_of(1)}, b"a\0\0", op_of(0))
+@example({b"a\0\0": op_of(1)}, b"a\0\0", op_of(2))
+def test_one_entry_is_added_or_replaced_as_in_a_dict(model: Model, key: bytes, op: bytes) -> None:
+    segment = built(model)
+    assert equals_model(segment.with_entry(key, op), {**model, key: op})
+    for known in model:
+        assert equals_model(segment.with_entry(known, op), {**model, known: op})
+
+
 @given(ENTRIES, st.lists(KEYS, max_size=5), st.data())
 def test_keys_are_left_out_whether_or_not_they_are_there(
     model: Model, absent: list[bytes], data: st.DataObject

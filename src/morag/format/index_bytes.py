@@ -11,10 +11,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from morag.format.key_order import END, sortable, to_utf8
-from morag.protobuf import read_varint, varint
+from morag.protobuf import SMALL_VARINTS, read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
 _NEWEST_VERSION: Final = b"\x02"
 ACTIONS: Final = frozenset(b"NARar")
@@ -44,26 +44,41 @@ def whole_index(count: int, chunks: bytes) -> bytes:
     return _NEWEST_VERSION + varint(count) + chunks
 
 
-def chunk_heads(keys: Iterable[bytes], previous: bytes | None = None) -> list[bytes]:
-    """The part of each chunk before the entry: the key, relative to the key before it.
+def chunk_head(previous: bytes | None, key: bytes) -> bytes:
+    """The part of a chunk before the entry: `key`, relative to the key `previous` before it."""
+    if previous is None:
+        return to_utf8(key)
+    shared = min(len(previous), len(key))
+    differs = int.from_bytes(previous[:shared], "big") ^ int.from_bytes(key[:shared], "big")
+    shared -= (differs.bit_length() + 7) // 8
+    return varint(len(previous) - shared) + to_utf8(key[shared:])
 
-    `previous` is the key before the first one; without it, the first key is that of the index.
+
+def chunk_heads(keys: Sequence[bytes]) -> list[bytes]:
+    """The heads of all chunks of an index, as `chunk_head` makes them.
+
+    A key becomes a number only once here, and nothing is called for it: that takes a third of the
+    time, and a commit of many operations spends much of its time on this.
     """
-    heads = []
-    size, number = len(previous or b""), int.from_bytes(previous or b"", "big")
+    heads: list[bytes] = []
+    number_of = int.from_bytes
+    size = number = 0
     for key in keys:
-        size_before, number_before = size, number
-        size, number = len(key), int.from_bytes(key, "big")
-        # The bytes up to the end of the shorter key, compared as numbers: much faster than one by
-        # one. The highest bit that differs tells where the keys begin to differ.
-        if size >= size_before:
-            differs, dropped = number_before ^ number >> 8 * (size - size_before), 0
+        size_before, before = size, number
+        size, number = len(key), number_of(key, "big")
+        if size == size_before:
+            differs, dropped = before ^ number, 0
+        elif size > size_before:
+            differs, dropped = before ^ number >> 8 * (size - size_before), 0
         else:
             dropped = size_before - size
-            differs = number_before >> 8 * dropped ^ number
+            differs = before >> 8 * dropped ^ number
         dropped += (differs.bit_length() + 7) // 8
-        rest = to_utf8(key[size_before - dropped :])
-        heads.append(varint(dropped) + rest if size_before else rest)
+        rest = key[size_before - dropped :]
+        rest = rest if rest.isascii() else to_utf8(rest)
+        heads.append((SMALL_VARINTS[dropped] if dropped < 128 else varint(dropped)) + rest)
+    if heads:
+        heads[0] = to_utf8(keys[0])
     return heads
 
 

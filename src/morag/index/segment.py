@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.format.index_bytes import chunk_heads, split_index, whole_index
+from morag.format.index_bytes import chunk_head, chunk_heads, split_index, whole_index
 from morag.format.key_order import END
 
 if TYPE_CHECKING:
@@ -117,6 +117,28 @@ class Segment(Struct, frozen=True, gc=False):
             data[op_start] = actions[data[op_start]]
         return Segment(self.keys, bytes(data), ends)
 
+    def with_entry(self, key: bytes, op: bytes) -> Segment:
+        """A copy with this entry, like `merged`, in a fraction of its time."""
+        keys, data, ends = self.keys, self.data, self.ends
+        at, count = bisect_left(keys, key), len(keys)
+        if at < count and keys[at] == key:
+            op_start, end = self._op_start(at), ends[at]
+            if len(op) == end - op_start:  # Nothing moves.
+                return Segment(keys, data[:op_start] + op + data[end:], ends)
+            return self.merged(Segment.build([(key, op)]))
+        start = self._start(at)
+        chunk = chunk_head(keys[at - 1] if at else None, key) + op
+        end = start + len(chunk)
+        next_head, rest = (
+            (chunk_head(key, keys[at]), self._op_start(at)) if at < count else (b"", start)
+        )
+        moved = end + len(next_head) - rest
+        return Segment(
+            (*keys[:at], key, *keys[at:]),
+            b"".join((data[:start], chunk, next_head, data[rest:])),
+            ends[:at] + array("I", [end, *[end + moved for end in ends[at:]]]),
+        )
+
     def merged(self, other: Segment) -> Segment:
         """A copy with the entries of another segment, which replace those with the same keys."""
         if not other.keys:
@@ -202,7 +224,7 @@ def _of_runs(runs: Sequence[_Run]) -> Segment:
 
 
 def _keys(runs: Iterable[_Run]) -> tuple[bytes, ...]:
-    return tuple([key for segment, low, high in runs for key in segment.keys[low:high]])
+    return tuple(chain.from_iterable([segment.keys[low:high] for segment, low, high in runs]))
 
 
 def _chunks(runs: Iterable[_Run]) -> tuple[bytes, array[int]]:
@@ -213,18 +235,18 @@ def _chunks(runs: Iterable[_Run]) -> tuple[bytes, array[int]]:
     for segment, low, high in runs:
         if low == high:
             continue
-        start, stop = segment._start(low), segment.ends[high - 1]
-        if previous != (segment.keys[low - 1] if low else None):
-            (head,) = chunk_heads(segment.keys[low : low + 1], previous)
+        keys, run_ends = segment.keys, segment.ends[low:high]
+        before, start = (keys[low - 1], segment.ends[low - 1]) if low else (None, 0)
+        if previous != before:
+            head = chunk_head(previous, keys[low])
             pieces.append(head)
             size += len(head)
             start = segment._op_start(low)
+        stop, moved = run_ends[-1], size - start
         pieces.append(segment.data[start:stop])
-        moved = size - start
-        run_ends = segment.ends[low:high]
-        ends.extend([end + moved for end in run_ends] if moved else run_ends)
+        ends += array("I", [end + moved for end in run_ends]) if moved else run_ends
         size += stop - start
-        previous = segment.keys[high - 1]
+        previous = keys[high - 1]
     return b"".join(pieces), ends
 
 

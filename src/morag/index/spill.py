@@ -19,6 +19,7 @@ from morag.format.index_entries import (
     INCREMENTAL_REMOVE,
     NONE,
     REMOVE,
+    exists,
 )
 from morag.format.objects import Index, IndexSegments, Stripe
 from morag.format.records import ObjId
@@ -38,6 +39,7 @@ _STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list o
 _INDEX_ENTRY_BYTES: Final = 64
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
 _MANY_STRIPES: Final = 4000  # A spill then rewrites more than a hundred of them.
+_FEW_ENTRIES: Final = 4  # They are added one by one, which is faster for so few.
 _FEW_ENTRIES_BYTES: Final = 2048
 _EARLIER: Final = bytes.maketrans(ADD + REMOVE, INCREMENTAL_ADD + INCREMENTAL_REMOVE)
 """The actions of a commit's own operations, as its child inherits them."""
@@ -72,16 +74,22 @@ def grown_index(
     `inherited` is the parent's reference to its reference index; unless the index spills, the new
     commit has the same.
     """
-    own, earlier = Segment.build(operations), _aged(parent)
-    grown = earlier.merged(own)
+    earlier = _aged(parent)
+    grown, own = earlier, None
+    if len(operations) > _FEW_ENTRIES:
+        own = Segment.build(operations)
+        grown = earlier.merged(own)
+    else:
+        for key, op in operations:
+            grown = grown.with_entry(key, op)
     incremental = grown.serialize()
     if len(incremental) <= _limit_bytes(persist.settings, parent.directory):
-        return NewIndex(
-            CommitIndex(persist, grown, parent.directory, own.keys), incremental, *inherited
-        )
+        keys = tuple([key for key, _ in operations])
+        index = CommitIndex(persist, grown, parent.directory, keys)
+        return NewIndex(index, incremental, *inherited)
     if inherited[0] is not None:
         persist.demote([inherited[0]])
-    return _spilled(persist, parent.directory, earlier.without(own.keys), own)
+    return _spilled(persist, parent.directory, earlier, own or Segment.build(operations))
 
 
 def _aged(parent: CommitIndex) -> Segment:
@@ -89,13 +97,15 @@ def _aged(parent: CommitIndex) -> Segment:
 
     Without a reference index, removed keys need no entry.
     """
-    incremental = parent.incremental
-    aged = incremental.with_actions(_EARLIER, parent.own)
-    return aged if parent.directory else aged.without(incremental.keys_with(REMOVE))
+    aged = parent.incremental.with_actions(_EARLIER, parent.own)
+    if parent.directory:
+        return aged
+    return aged.without([key for key, op in parent.operations() if not exists(op)])
 
 
 def _spilled(persist: Persist, directory: Directory, earlier: Segment, own: Segment) -> NewIndex:
     """The index of a commit with its own operations only; the earlier ones move to stripes."""
+    earlier = earlier.without(own.keys)
     removed = earlier.keys_with(INCREMENTAL_REMOVE)
     added = earlier.without(removed).with_actions(_STORED)
     replacements = _changed_runs(persist, directory, added, removed)
