@@ -14,21 +14,18 @@ if TYPE_CHECKING:
 VARINT_TYPE: Final = 0
 BYTES_TYPE: Final = 2
 _U64: Final = (1 << 64) - 1
-_SMALL: Final = tuple(bytes([n]) for n in range(128))
-_SHORT_HEADS: Final = tuple(
-    bytes([number << 3 | BYTES_TYPE, size]) for number in range(16) for size in range(128)
-)
-"""Tag and size of most fields that hold bytes."""
+SMALL_VARINTS: Final = tuple(bytes([n]) for n in range(128))
+_USUAL_SIZE: Final = 1024
 
 
 def varint(value: int) -> bytes:
     """Seven bits per byte, lowest first; a negative number takes its 64-bit form."""
     if 0 <= value < 128:
-        return _SMALL[value]
+        return SMALL_VARINTS[value]
     if 0 <= value < 16384:
         return b"%c%c" % (value & 0x7F | 0x80, value >> 7)
     value &= _U64
-    out = bytearray()
+    out = []
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -66,14 +63,35 @@ def int_field(number: int, value: int) -> bytes:
     return varint(number << 3) + varint(value)
 
 
+class FieldHeads(dict[int, bytes]):
+    """The bytes before a field that holds bytes, by its size: the tag and the size.
+
+    To look up those of usual sizes takes less time than to encode them.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._tag = varint(tag_of(number, BYTES_TYPE))
+
+    def __missing__(self, size: int) -> bytes:
+        head = self._tag + varint(size)
+        if size < _USUAL_SIZE:
+            self[size] = head
+        return head
+
+
+class _AllHeads(dict[int, FieldHeads]):
+    def __missing__(self, number: int) -> FieldHeads:
+        heads = self[number] = FieldHeads(number)
+        return heads
+
+
+HEADS: Final = _AllHeads()
+"""The heads of fields, by number."""
+
+
 def bytes_field(number: int, data: bytes) -> bytes:
-    size = len(data)
-    if number < 16:
-        if size < 128:
-            return _SHORT_HEADS[number << 7 | size] + data
-        if size < 16384:
-            return b"%c%c%c%b" % (number << 3 | BYTES_TYPE, size & 0x7F | 0x80, size >> 7, data)
-    return varint(tag_of(number, BYTES_TYPE)) + varint(size) + data
+    return HEADS[number][len(data)] + data
 
 
 def text_field(number: int, text: str) -> bytes:

@@ -37,7 +37,7 @@ def test_an_index_can_be_grown_entry_by_entry_in_any_order() -> None:
         entries = sorted(Segment.decode(data).items(), key=lambda entry: entry[1][::-1])
         segment = Segment.build([])
         for entry in entries:
-            segment = segment.changed([entry])
+            segment = segment.merged(Segment.build([entry]))
         assert segment.serialize() == data
 
 

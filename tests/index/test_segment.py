@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from morag.errors import RepositoryCorrupt
 from morag.format.damage import UNREADABLE
-from morag.format.index_entries import ADD, make_op
+from morag.format.index_entries import ADD, NONE, REMOVE, make_op, with_action
 from morag.format.object_codec import decode, encode
 from morag.format.objects import Index
 from morag.format.records import ObjId
 from morag.index.directory import segment_of
 from morag.index.keys import KeyRange, key_text, store_key, text_key
-from morag.index.segment import EMPTY, Change, Segment
+from morag.index.segment import EMPTY, Segment
 from morag.model.keys import ContentKey
 from morag.protobuf import read_varint
 from tests.format.damaged_rows import damaged
@@ -24,7 +24,6 @@ Model = dict[bytes, bytes]
 
 # Values of the largest length, whose bytes mislead a search for entries.
 ODD_OPS = st.binary(max_size=100).map(lambda value: make_op(ADD, 1, ObjId(value), bytes(16)))
-CHANGES = st.dictionaries(KEYS, st.none() | OPS, max_size=30)
 
 
 def built(model: Model) -> Segment:
@@ -90,23 +89,76 @@ def test_long_keys_and_many_entries_take_longer_numbers() -> None:
     assert segment == built(model)
 
 
-@given(ENTRIES, CHANGES)
-@example({b"a\0\0": op_of(1), b"b\0\0": op_of(2)}, {b"a\0\0": None, b"b\0\0": None})
-def test_changes_equal_those_of_a_dict(model: Model, changes: dict[bytes, bytes | None]) -> None:
+@given(ENTRIES, ENTRIES)
+@example({}, {b"a\0\0": op_of(1)})
+@example({b"a\0\0": op_of(1)}, {})
+def test_a_merge_equals_that_of_dicts(model: Model, other: Model) -> None:
     segment = built(model)
-    after = {key: op for key, op in {**model, **changes}.items() if op is not None}
-    event("rebuilt" if 4 * len(changes) > len(model) else "spliced")
-    assert equals_model(segment.changed(sorted(changes.items())), after)
+    event("keys are shared" if model.keys() >= other.keys() else "keys are added")
+    assert equals_model(segment.merged(built(other)), {**model, **other})
     assert equals_model(segment, model), "the segment itself must not change"
 
 
+@given(ENTRIES, KEYS, OPS)
+@example({b"a\0\0": op_of(1)}, b"a\0\0", op_of(0))
+@example({b"a\0\0": op_of(1)}, b"a\0\0", op_of(2))
+def test_one_entry_is_added_or_replaced_as_in_a_dict(model: Model, key: bytes, op: bytes) -> None:
+    segment = built(model)
+    assert equals_model(segment.with_entry(key, op), {**model, key: op})
+    for known in model:
+        assert equals_model(segment.with_entry(known, op), {**model, known: op})
+
+
+@given(ENTRIES, st.lists(KEYS, max_size=5), st.data())
+def test_keys_are_left_out_whether_or_not_they_are_there(
+    model: Model, absent: list[bytes], data: st.DataObject
+) -> None:
+    some = data.draw(st.lists(st.sampled_from(sorted(model)))) if model else []
+    keys = sorted({*some, *absent})
+    after = {key: op for key, op in model.items() if key not in keys}
+    assert equals_model(built(model).without(keys), after)
+
+
 @given(st.dictionaries(st.sampled_from(POOL), OPS, min_size=20, max_size=30), st.data())
-def test_few_changes_are_spliced_to_the_same_bytes(model: Model, data: st.DataObject) -> None:
+def test_few_changes_of_a_read_segment_give_the_same_bytes(
+    model: Model, data: st.DataObject
+) -> None:
     some = st.sampled_from(sorted(model)) | st.sampled_from(POOL)
     changes = data.draw(st.dictionaries(some, st.none() | OPS, max_size=len(model) // 4))
     after = {key: op for key, op in {**model, **changes}.items() if op is not None}
-    changed: list[Change] = sorted(changes.items())
-    assert equals_model(Segment.decode(written(model)).changed(changed), after)
+    dropped = sorted(key for key, op in changes.items() if op is None)
+    put = {key: op for key, op in changes.items() if op is not None}
+    segment = Segment.decode(written(model)).without(dropped).merged(built(put))
+    assert equals_model(segment, after)
+
+
+@given(ENTRIES)
+def test_a_segment_with_the_same_keys_shares_them(model: Model) -> None:
+    segment = built(model)
+    same_sizes = segment.merged(built({key: with_action(ADD, op) for key, op in model.items()}))
+    assert same_sizes.keys is segment.keys
+    assert same_sizes.ends is segment.ends
+
+
+ACTIONS = st.sampled_from([NONE, ADD, REMOVE])
+MARKED = st.dictionaries(KEYS, st.builds(op_of, st.integers(0, 1000), ACTIONS), max_size=30)
+
+
+@given(MARKED, st.data())
+def test_actions_of_all_or_some_entries_are_replaced(model: Model, data: st.DataObject) -> None:
+    table, marks = bytes.maketrans(b"AR", b"ar"), {b"A": b"a", b"R": b"r", b"N": b"N"}
+    some = data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set()
+    after = {key: with_action(marks[op[:1]], op) for key, op in model.items()}
+    assert equals_model(built(model).with_actions(table), after)
+    partly = {key: after[key] if key in some else op for key, op in model.items()}
+    assert equals_model(built(model).with_actions(table, some), partly)
+
+
+@given(MARKED)
+def test_keys_are_found_by_their_action(model: Model) -> None:
+    for action in (NONE, ADD, REMOVE):
+        expected = sorted(key for key, op in model.items() if op[:1] == action)
+        assert built(model).keys_with(action) == expected
 
 
 @given(ENTRIES, KEYS)
@@ -115,6 +167,7 @@ def test_a_key_is_found_at_its_position(model: Model, key: bytes) -> None:
     assert segment.find(key) == model.get(key)
     for known in model:
         assert segment.find(known) == model[known]
+    assert segment.find_all([key, *model]) == model
 
 
 @given(ENTRIES, KEYS, st.none() | KEYS)

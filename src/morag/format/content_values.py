@@ -29,12 +29,13 @@ from morag.model.content import (
     IcebergView,
     Namespace,
 )
-from morag.protobuf import BYTES_TYPE, bytes_field, tag_of, tagged_fields, text_field
+from morag.protobuf import BYTES_TYPE, HEADS, bytes_field, tag_of, tagged_fields, text_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.model.content import Content
+    from morag.protobuf import FieldHeads
 
 LEGACY_PAYLOAD: Final = 0
 _SMALL_BYTES: Final = 1024
@@ -47,14 +48,17 @@ def value_of_content(content: Content, *, legacy: bool = False) -> Value:
     Detecting unchanged content and merging rely on that. The value for a legacy entry has that
     entry's payload, and not the payload of its type.
     """
-    id = content.id
-    if id is None:
+    if content.id is None:
         raise BadRequest("Content to store must have a non-null content ID")
     kind = type(content)
-    number, encode = _ENCODERS[kind]
-    state, id_field = bytes_field(number, encode(content)), text_field(_ID_NUMBER, id)
-    payload = LEGACY_PAYLOAD if legacy else PAYLOADS[kind]
-    return Value(id, payload, state + id_field if number < _ID_NUMBER else id_field + state)
+    encode, heads, is_before_id = _ENCODERS[kind]
+    state, id = encode(content), content.id.encode()
+    state_field, id_field = heads[len(state)] + state, _ID_HEADS[len(id)] + id
+    return Value(
+        content.id,
+        LEGACY_PAYLOAD if legacy else PAYLOADS[kind],
+        state_field + id_field if is_before_id else id_field + state_field,
+    )
 
 
 def content_of_value(value: Value) -> Content:
@@ -187,7 +191,9 @@ _STATES: Final[dict[int, tuple[type[Content], Message[Any]]]] = {
 _OLD_POINTER_TAG: Final = tag_of(1, BYTES_TYPE)
 _CONTENTS: Final = {tag_of(number, BYTES_TYPE): state for number, state in _STATES.items()}
 _KNOWN: Final = {tag >> 3 for tag in (*_CONTENTS, _OLD_POINTER_TAG, ID.tag)}
-_ID_NUMBER: Final = ID.number
-_ENCODERS: Final[dict[type[Content], tuple[int, Callable[[Any], bytes]]]] = {
-    kind: (number, message.encode) for number, (kind, message) in _STATES.items()
+_ID_HEADS: Final = HEADS[ID.number]
+_ENCODERS: Final[dict[type[Content], tuple[Callable[[Any], bytes], FieldHeads, bool]]] = {
+    kind: (message.encode, HEADS[number], number < ID.number)
+    for number, (kind, message) in _STATES.items()
 }
+"""The encoder of a state, the heads of its field, and whether it comes before the id."""

@@ -36,7 +36,8 @@ def value_id(content_id: str, payload: int, data: bytes) -> ObjId:
 
 
 def value_id_of(content_id: bytes, payload: int, data: bytes) -> ObjId:
-    return _hash(b"VALUE", content_id, _PAYLOADS[payload], data)
+    # Without `_hash`: many values may be hashed in a row.
+    return ObjId(sha256(b"VALUE" + content_id + _PAYLOADS[payload] + data).digest())
 
 
 def ref_id(name: str, initial_pointer: ObjId, created_micros: int) -> ObjId:
@@ -85,7 +86,7 @@ def hashed_remove(key: bytes, payload: int, content_id: bytes) -> bytes:
 
 
 def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> bytes:
-    return b"\1\0\0\0%b%b%b%b" % (key, _PAYLOADS[payload], value, _uuid(content_id))
+    return b"".join((b"\1\0\0\0", key, _PAYLOADS[payload], value, _uuid(content_id)))
 
 
 def _texts(message: str, headers: Headers) -> bytes:

@@ -11,10 +11,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from morag.format.key_order import END, sortable, to_utf8
-from morag.protobuf import read_varint, varint
+from morag.protobuf import SMALL_VARINTS, read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _NEWEST_VERSION: Final = b"\x02"
 ACTIONS: Final = frozenset(b"NARar")
@@ -52,6 +52,34 @@ def chunk_head(previous: bytes | None, key: bytes) -> bytes:
     differs = int.from_bytes(previous[:shared], "big") ^ int.from_bytes(key[:shared], "big")
     shared -= (differs.bit_length() + 7) // 8
     return varint(len(previous) - shared) + to_utf8(key[shared:])
+
+
+def chunk_heads(keys: Sequence[bytes]) -> list[bytes]:
+    """The heads of all chunks of an index, as `chunk_head` makes them.
+
+    A key becomes a number only once here, and nothing is called for it: that takes a third of the
+    time, and a commit of many operations spends much of its time on this.
+    """
+    heads: list[bytes] = []
+    number_of = int.from_bytes
+    size = number = 0
+    for key in keys:
+        size_before, before = size, number
+        size, number = len(key), number_of(key, "big")
+        if size == size_before:
+            differs, dropped = before ^ number, 0
+        elif size > size_before:
+            differs, dropped = before ^ number >> 8 * (size - size_before), 0
+        else:
+            dropped = size_before - size
+            differs = before >> 8 * dropped ^ number
+        dropped += (differs.bit_length() + 7) // 8
+        rest = key[size_before - dropped :]
+        rest = rest if rest.isascii() else to_utf8(rest)
+        heads.append((SMALL_VARINTS[dropped] if dropped < 128 else varint(dropped)) + rest)
+    if heads:
+        heads[0] = to_utf8(keys[0])
+    return heads
 
 
 def split_index(data: bytes) -> tuple[list[bytes], list[bytes]]:

@@ -22,15 +22,15 @@ INCREMENTAL_ADD: Final = b"a"
 INCREMENTAL_REMOVE: Final = b"r"
 """Removed by an earlier commit, but possibly still in the reference index."""
 
+_BYTES: Final = tuple(bytes([n]) for n in range(256))
 _EXISTS: Final = frozenset(b"NAa")
 _CURRENT: Final = frozenset(b"AR")
 
 
 def make_op(action: bytes, payload: int, value: ObjId | None, content_id: bytes) -> bytes:
     assert 0 <= payload < 128, f"payload {payload} does not fit one byte"
-    if value is None:
-        return b"%c%c\0%b" % (action, payload, content_id)
-    return b"%c%c%c%b%b" % (action, payload, len(value), value, content_id)
+    id = value or b""
+    return b"".join((action, _BYTES[payload], _BYTES[len(id)], id, content_id))
 
 
 def exists(op: bytes) -> bool:
@@ -54,6 +54,11 @@ def value_of(op: bytes) -> ObjId:
 def content_id_of(op: bytes) -> bytes:
     """Sixteen bytes; `NO_CONTENT_ID` if the content's id is not a UUID."""
     return op[-16:]
+
+
+def parts_of(op: bytes) -> tuple[int, ObjId, bytes]:
+    """The payload, the id of the value and the content id, as the functions above."""
+    return op[1], ObjId(op[3:-16]), op[-16:]
 
 
 def with_action(action: bytes, op: bytes) -> bytes:

@@ -36,4 +36,5 @@ def key_from_utf8(utf8: bytes) -> bytes:
 
 
 def key_to_utf8(key: bytes) -> bytes:
-    return to_utf8(key[:-2])
+    text = key[:-2]
+    return text if text.isascii() else text.translate(_TO_UTF8)

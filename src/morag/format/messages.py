@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from morag.protobuf import BYTES_TYPE, VARINT_TYPE, bytes_field, tag_of, tagged_fields, varint
+from morag.protobuf import BYTES_TYPE, HEADS, VARINT_TYPE, tag_of, tagged_fields, varint
 
 T = TypeVar("T")
 
@@ -46,7 +46,8 @@ ALWAYS, REQUIRED, OPTIONAL, REPEATED = (
 class FieldType(Struct, frozen=True, kw_only=True):
     """The type of a field, with the Python expressions that write and read it.
 
-    `write` gives the bytes of the field, including its tag, from `{tag}`, `{number}` and `{value}`.
+    `write` gives the bytes of the field, including its tag, from `{tag}`, `{number}` and `{value}`,
+    and from `{heads}`, the heads of fields with this number (`protobuf.FieldHeads`).
     `write_all` does so for all items of a repeated field at once, where that is faster. `read`
     gives the value from `{value}`, an unsigned number or bytes, depending on `wire_type`. The
     expressions may use `names`.
@@ -106,11 +107,15 @@ def _encoder(fields: tuple[Field, ...]) -> Callable[[Any], bytes]:
     """A function that encodes a struct. For field 1, an optional text, it has these lines:
 
     name = _struct.name
-    return b"".join((b"" if name is None else bytes_field(1, name.encode()), ...))
+    return b"".join((
+        b"" if name is None else _heads_1[len(_bytes := name.encode())] + _bytes,
+        ...
+    ))
     """
-    names: dict[str, Any] = {"varint": varint, "bytes_field": bytes_field}
+    names: dict[str, Any] = {"varint": varint}
     for field in fields:
         names |= field.type.names
+        names[f"_heads_{field.number}"] = HEADS[field.number]
     lines = [
         "def encode(_struct):",
         *(f"    {field.name} = _struct.{field.name}" for field in fields),
@@ -125,7 +130,11 @@ def _encoder(fields: tuple[Field, ...]) -> Callable[[Any], bytes]:
 
 def _written(field: Field) -> str:
     name, field_type = field.name, field.type
-    known = {"tag": repr(field.tag_bytes), "number": field.number}
+    known = {
+        "tag": repr(field.tag_bytes),
+        "number": field.number,
+        "heads": f"_heads_{field.number}",
+    }
     write = field_type.write.format(value=name, **known)
     match field.presence:
         case Presence.UNLESS_ZERO:
@@ -234,7 +243,7 @@ def int32(value: int) -> int:
 
 
 _NUMBER: Final = "{tag} + varint({value})"
-_BYTES: Final = "bytes_field({number}, {value})"
+_BYTES: Final = "{heads}[len({value})] + {value}"
 
 INT64: Final = FieldType(
     wire_type=VARINT_TYPE, write=_NUMBER, read="int64({value})", zero=0, names={"int64": int64}
@@ -248,7 +257,7 @@ ID: Final = BYTES
 """The id of an object."""
 TEXT: Final = FieldType(
     wire_type=BYTES_TYPE,
-    write="bytes_field({number}, {value}.encode())",
+    write="{heads}[len(_bytes := {value}.encode())] + _bytes",
     read="{value}.decode()",
     zero="",
 )

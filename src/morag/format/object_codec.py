@@ -46,20 +46,30 @@ from morag.format.objects import (
     Value,
 )
 from morag.format.records import ObjId, Row
-from morag.protobuf import BYTES_TYPE, bytes_field, read_varint, tag_of, tagged_fields, text_field
+from morag.protobuf import (
+    BYTES_TYPE,
+    HEADS,
+    bytes_field,
+    read_varint,
+    tag_of,
+    tagged_fields,
+    text_field,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from morag.format.ids import Headers
     from morag.format.objects import Obj
+    from morag.protobuf import FieldHeads
 
 _SHORT_HEADER: Final = 256  # Characters of a name and its value.
 
 
 def encode(obj: Obj, referenced_micros: int = 0) -> Row:
-    data = bytes_field(obj.field_number, _ENCODERS[type(obj)](obj))
-    return Row(obj.id, obj.kind_letter, data, None, referenced_micros)
+    heads, encode_fields = _ENCODERS[type(obj)]
+    message = encode_fields(obj)
+    return Row(obj.id, obj.kind_letter, heads[len(message)] + message, None, referenced_micros)
 
 
 def decode(row: Row) -> Obj:
@@ -105,7 +115,7 @@ def decode_stripes(encoded: bytes) -> list[Stripe]:
 
 _KEY: Final = FieldType(
     wire_type=BYTES_TYPE,
-    write="bytes_field({number}, key_to_utf8({value}))",
+    write="{heads}[len(_bytes := key_to_utf8({value}))] + _bytes",
     read="key_from_utf8({value})",
     zero=key_from_utf8(b""),
     names={"key_to_utf8": key_to_utf8, "key_from_utf8": key_from_utf8},
@@ -183,7 +193,7 @@ def _commit(incomplete_index: bool | None, tail: tuple[ObjId, ...], **fields: An
 
 _COMMIT_ID: Final = FieldType(
     wire_type=BYTES_TYPE,
-    write="bytes_field({number}, {value})",
+    write=BYTES.write,
     # Ids of commits always have 32 bytes, and there is at least one.
     write_all="{tag} + b'\\x20' + ({tag} + b'\\x20').join({value})",
 )
@@ -286,15 +296,18 @@ def _decode_segments(_: ObjId, data: bytes) -> IndexSegments:
     return segments
 
 
-_ENCODERS: Final[dict[type[Obj], Callable[[Any], bytes]]] = {
-    Commit: _COMMIT.encode,
-    RefObj: _REF.encode,
-    Value: VALUE.encode,
-    Index: _INDEX.encode,
-    IndexSegments: lambda segments: segments.encoded,
-    StringObj: _STRING.encode,
-    Tag: _TAG.encode,
-    Unique: _UNIQUE.encode,
+_ENCODERS: Final[dict[type[Obj], tuple[FieldHeads, Callable[[Any], bytes]]]] = {
+    kind: (HEADS[kind.field_number], encode_fields)
+    for kind, encode_fields in (
+        (Commit, _COMMIT.encode),
+        (RefObj, _REF.encode),
+        (Value, VALUE.encode),
+        (Index, _INDEX.encode),
+        (IndexSegments, lambda segments: segments.encoded),
+        (StringObj, _STRING.encode),
+        (Tag, _TAG.encode),
+        (Unique, _UNIQUE.encode),
+    )
 }
 _DECODERS: Final[dict[type[Obj], Callable[[ObjId, bytes], Any]]] = {
     Commit: _decode_commit,

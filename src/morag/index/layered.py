@@ -74,23 +74,26 @@ class CommitIndex:
             return None
         return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
 
-    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    def get_all(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The entries of those keys that exist. Their stripes are read together."""
-        found: dict[bytes, bytes] = {}
+        overlaid = self.incremental.find_all(keys)
+        found = {key: op for key, op in overlaid.items() if exists(op)}
+        if len(overlaid) == len(keys):
+            return found
         striped: dict[ObjId, list[bytes]] = {}
+        stripe: Stripe | None = None
         for key in keys:
-            op = self.incremental.find(key)
-            if op is None:
+            if key in overlaid:
+                continue
+            # Most callers have their keys in order, so the next one is often in the same stripe.
+            if stripe is None or not stripe.first <= key <= stripe.last:
                 stripe = self.directory.holding(key)
-                if stripe is not None:
-                    striped.setdefault(stripe.segment, []).append(key)
-            elif exists(op):
-                found[key] = op
+            if stripe is not None:
+                striped.setdefault(stripe.segment, []).append(key)
         if striped:
             indexes = self._persist.fetch_all(Index, list(striped))
             for index, held in zip(indexes, striped.values(), strict=True):
-                find = segment_of(index).find
-                found.update((key, op) for key in held if (op := find(key)) is not None)
+                found.update(segment_of(index).find_all(held))
         return found
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:
@@ -121,11 +124,16 @@ class CommitIndex:
                 yield Run(stripe, segment, low, high)
         yield Run(None, overlay, done, end)
 
-    def operations(self) -> Iterator[Entry]:
-        """The commit's own operations."""
+    @property
+    def own(self) -> tuple[bytes, ...]:
+        """The keys of the commit's own operations."""
         if self._own is None:
             self._own = tuple(key for key, op in self.incremental.items() if is_current(op))
-        for key in self._own:
+        return self._own
+
+    def operations(self) -> Iterator[Entry]:
+        """The commit's own operations."""
+        for key in self.own:
             op = self.incremental.find(key)
             assert op is not None, "own keys are in the incremental index"
             yield key, op
@@ -181,7 +189,7 @@ def replaced(before: CommitIndex, changes: Iterable[Entry]) -> list[Entry]:
     added = {key: op for key, op in changes if exists(op)}
     return [
         (key, old)
-        for key, old in before.get_all(added).items()
+        for key, old in before.get_all(list(added)).items()
         if content_id_of(old) != content_id_of(added[key])
     ]
 

@@ -3,19 +3,20 @@
 Encoding an index key by key would cost more than the rest of a commit, so each key is encoded only
 once: an entry is kept as its chunk of the serialized form. A chunk has the number of bytes of the
 previous key to drop, the bytes to append, and the entry itself. All chunks are in one byte string,
-with the offsets at which they end: a change splices a few bytes and copies the rest as a whole.
+with the offsets at which they end. A changed segment is put together from runs of chunks, which are
+copied as a whole: only a chunk whose previous key is another one now gets a new head.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from morag.format.index_bytes import chunk_head, split_index, whole_index
+from morag.format.index_bytes import chunk_head, chunk_heads, split_index, whole_index
 from morag.format.key_order import END
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from morag.index.keys import KeyRange
 
 Entry = tuple[bytes, bytes]
-Change = tuple[bytes, bytes | None]
-"""A key and its new entry, or None to drop it."""
 
 _COMPARED_AT_ONCE: Final = 16
 
@@ -44,12 +43,9 @@ class Segment(Struct, frozen=True, gc=False):
     @classmethod
     def build(cls, entries: Iterable[Entry]) -> Segment:
         """A segment of these entries, which must come in key order."""
-        keys, chunks = [], []
-        previous: bytes | None = None
-        for key, op in entries:
-            keys.append(key)
-            chunks.append(chunk_head(previous, key) + op)
-            previous = key
+        entries = list(entries)
+        keys = [key for key, _ in entries]
+        chunks = [head + op for head, (_, op) in zip(chunk_heads(keys), entries, strict=True)]
         return cls.of_chunks(keys, chunks)
 
     @classmethod
@@ -71,8 +67,27 @@ class Segment(Struct, frozen=True, gc=False):
             return self.data[self._op_start(at) : self.ends[at]]
         return None
 
+    def find_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The entries of those keys that are here."""
+        mine, data, ends, count = self.keys, self.data, self.ends, len(self.keys)
+        found = {}
+        for key in keys:
+            at = bisect_left(mine, key)
+            if at < count and mine[at] == key:
+                # As `_op_start` does; a call for each key would double the time.
+                op_start = data.find(END, (ends[at - 1] if at else 0) + 1) + 2
+                found[key] = data[op_start : ends[at]]
+        return found
+
     def items(self) -> Iterator[Entry]:
         return self.part(0, len(self.keys))
+
+    def part(self, low: int, high: int) -> Iterator[Entry]:
+        """The entries at these positions."""
+        data, find, start = self.data, self.data.find, self._start(low)
+        for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
+            yield key, data[find(END, start + 1) + 2 : end]
+            start = end
 
     def slice(self, range: KeyRange) -> list[Entry]:
         """The entries whose keys are in the range."""
@@ -84,22 +99,78 @@ class Segment(Struct, frozen=True, gc=False):
         high = len(self.keys) if range.upper is None else bisect_left(self.keys, range.upper)
         return low, high
 
-    def changed(self, changes: Sequence[Change]) -> Segment:
-        """A copy with the changes applied. They come in key order, each key once."""
-        updates, others = [], []
-        for key, op in changes:
-            at = bisect_left(self.keys, key)
-            found = at < len(self.keys) and self.keys[at] == key
-            if found and op is not None and len(op) == self.ends[at] - self._op_start(at):
-                updates.append((at, op))
-            elif found or op is not None:
-                others.append((key, op))
-        if 4 * len(others) > len(self.keys):
-            return self._rebuilt(changes)
-        segment = self._updated(updates) if updates else self
-        for key, op in others:
-            segment = segment._without(key) if op is None else segment._with(key, op)
-        return segment
+    def keys_with(self, action: bytes) -> list[bytes]:
+        """The keys of the entries with this action."""
+        if END + action not in self.data:
+            return []  # In most cases that is enough. Ids may contain the same bytes.
+        return [key for key, op in self.items() if op.startswith(action)]
+
+    def with_actions(self, actions: bytes, keys: Iterable[bytes] | None = None) -> Segment:
+        """A copy with other actions, by a table of all bytes, in the entries of these keys or in
+        all. It has the keys."""
+        data, find, ends = bytearray(self.data), self.data.find, self.ends
+        positions = (
+            range(len(ends)) if keys is None else [bisect_left(self.keys, key) for key in keys]
+        )
+        for at in positions:
+            op_start = find(END, (ends[at - 1] if at else 0) + 1) + 2
+            data[op_start] = actions[data[op_start]]
+        return Segment(self.keys, bytes(data), ends)
+
+    def with_entry(self, key: bytes, op: bytes) -> Segment:
+        """A copy with this entry, like `merged`, in a fraction of its time."""
+        keys, data, ends = self.keys, self.data, self.ends
+        at, count = bisect_left(keys, key), len(keys)
+        if at < count and keys[at] == key:
+            op_start, end = self._op_start(at), ends[at]
+            if len(op) == end - op_start:  # Nothing moves.
+                return Segment(keys, data[:op_start] + op + data[end:], ends)
+            return self.merged(Segment.build([(key, op)]))
+        start = self._start(at)
+        chunk = chunk_head(keys[at - 1] if at else None, key) + op
+        end = start + len(chunk)
+        next_head, rest = (
+            (chunk_head(key, keys[at]), self._op_start(at)) if at < count else (b"", start)
+        )
+        moved = end + len(next_head) - rest
+        return Segment(
+            (*keys[:at], key, *keys[at:]),
+            b"".join((data[:start], chunk, next_head, data[rest:])),
+            ends[:at] + array("I", [end, *[end + moved for end in ends[at:]]]),
+        )
+
+    def merged(self, other: Segment) -> Segment:
+        """A copy with the entries of another segment, which replace those with the same keys."""
+        if not other.keys:
+            return self
+        keys, count = self.keys, len(self.keys)
+        runs: list[_Run] = []
+        mine = theirs = replaced = 0  # Positions up to which both are in the runs.
+        for at, key in enumerate(other.keys):
+            before = bisect_left(keys, key, mine)
+            if mine < before:
+                runs += ((other, theirs, at), (self, mine, before))
+                mine, theirs = before, at
+            if mine < count and keys[mine] == key:
+                mine += 1
+                replaced += 1
+        runs += ((other, theirs, len(other.keys)), (self, mine, count))
+        data, ends = _chunks(runs)
+        if replaced < len(other.keys):
+            return Segment(_keys(runs), data, ends)
+        # Versions of a segment share what is the same, because many of them are in the cache.
+        return Segment(keys, data, self.ends if ends == self.ends else ends)
+
+    def without(self, keys: Iterable[bytes]) -> Segment:
+        """A copy without the entries of these keys, which come in key order."""
+        runs: list[_Run] = []
+        mine, count = 0, len(self.keys)
+        for key in keys:
+            at = bisect_left(self.keys, key, mine)
+            if at < count and self.keys[at] == key:
+                runs.append((self, mine, at))
+                mine = at + 1
+        return _of_runs([*runs, (self, mine, count)]) if runs else self
 
     def differing(self, other: Segment) -> Iterator[bytes]:
         """The keys whose entries differ from those of another segment with the same keys."""
@@ -116,24 +187,20 @@ class Segment(Struct, frozen=True, gc=False):
                 yield from (k for (k, a), (_, b) in pairs if a != b)
             start = end
 
+    def between(self, low: int, high: int) -> Segment:
+        """The entries at these positions as a segment."""
+        return _of_runs([(self, low, high)])
+
     def divided(self, parts: int) -> list[Segment]:
         """Cut into parts with nearly equal numbers of entries; the last one takes the rest."""
         count = len(self.keys)
         size = max(1, count // parts)
         cuts = [*range(0, min(size * parts, count), size), count]
-        return [self._part(low, high) for low, high in pairwise(cuts)]
+        return [self.between(low, high) for low, high in pairwise(cuts)]
 
     def joined(self, other: Segment) -> Segment:
         """This segment followed by another whose keys are all greater."""
-        if not self.keys:
-            return other
-        if not other.keys:
-            return self
-        seam = chunk_head(self.keys[-1], other.keys[0])
-        rest = other.data[other._op_start(0) :]
-        moved = len(self.data) + len(seam) + len(rest) - len(other.data)
-        ends = self.ends + array("I", [end + moved for end in other.ends])
-        return Segment(self.keys + other.keys, self.data + seam + rest, ends)
+        return _of_runs([(self, 0, len(self.keys)), (other, 0, len(other.keys))])
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -146,67 +213,41 @@ class Segment(Struct, frozen=True, gc=False):
         # skipped, because a damaged drop count may end in a zero.
         return self.data.find(END, self._start(at) + 1) + 2
 
-    def part(self, low: int, high: int) -> Iterator[Entry]:
-        """The entries at these positions."""
-        data, find, start = self.data, self.data.find, self._start(low)
-        for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
-            yield key, data[find(END, start + 1) + 2 : end]
-            start = end
 
-    def _updated(self, updates: list[tuple[int, bytes]]) -> Segment:
-        """Entries replaced by others of the same length, so that nothing moves."""
-        pieces: list[bytes] = []
-        done = 0
-        for at, op in updates:
-            pieces += (self.data[done : self._op_start(at)], op)
-            done = self.ends[at]
-        return Segment(self.keys, b"".join((*pieces, self.data[done:])), self.ends)
+_Run = tuple[Segment, int, int]
+"""The entries of a segment from a position up to, but not including, another one."""
 
-    def _with(self, key: bytes, op: bytes) -> Segment:
-        """One entry added, or replaced by one of another length."""
-        at = bisect_left(self.keys, key)
-        if at < len(self.keys) and self.keys[at] == key:
-            head = self.data[self._start(at) : self._op_start(at)]
-            return self._spliced(at, at + 1, (key,), [head + op])
-        chunk = chunk_head(self.keys[at - 1] if at else None, key) + op
-        return self._spliced(at, at, (key,), [chunk])
 
-    def _without(self, key: bytes) -> Segment:
-        at = bisect_left(self.keys, key)
-        return self._spliced(at, at + 1, (), [])
+def _of_runs(runs: Sequence[_Run]) -> Segment:
+    """The segment of these runs, which come in key order."""
+    return Segment(_keys(runs), *_chunks(runs))
 
-    def _spliced(
-        self, low: int, high: int, keys: tuple[bytes, ...], chunks: list[bytes]
-    ) -> Segment:
-        """Replace the entries from `low` to `high`. The next entry gets a new head."""
-        start, new_keys = self._start(low), self.keys[:low] + keys + self.keys[high:]
-        stop = self._start(high)
-        behind = high
-        if high < len(self.keys):
-            previous = new_keys[low + len(keys) - 1] if low + len(keys) else None
-            op = self.data[self._op_start(high) : self.ends[high]]
-            chunks = [*chunks, chunk_head(previous, self.keys[high]) + op]
-            stop, behind = self.ends[high], high + 1
-        middle = b"".join(chunks)
-        moved = start + len(middle) - stop
-        ends = self.ends[:low]
-        ends.extend(accumulate((len(chunk) for chunk in chunks), initial=start))
-        del ends[low]  # The initial value is the start of the first chunk.
-        ends.extend([end + moved for end in self.ends[behind:]])
-        return Segment(new_keys, self.data[:start] + middle + self.data[stop:], ends)
 
-    def _part(self, low: int, high: int) -> Segment:
-        first, at = chunk_head(None, self.keys[low]), self._op_start(low)
-        data = first + self.data[at : self.ends[high - 1]]
-        moved = len(first) - at
-        return Segment(
-            self.keys[low:high], data, array("I", [end + moved for end in self.ends[low:high]])
-        )
+def _keys(runs: Iterable[_Run]) -> tuple[bytes, ...]:
+    return tuple(chain.from_iterable([segment.keys[low:high] for segment, low, high in runs]))
 
-    def _rebuilt(self, changes: Sequence[Change]) -> Segment:
-        merged: dict[bytes, bytes | None] = dict(self.items())
-        merged.update(changes)
-        return Segment.build((k, op) for k, op in sorted(merged.items()) if op is not None)
+
+def _chunks(runs: Iterable[_Run]) -> tuple[bytes, array[int]]:
+    """The chunks of these runs and their ends. The first chunk of a run may need a new head."""
+    pieces: list[bytes] = []
+    ends, size = array("I"), 0
+    previous: bytes | None = None
+    for segment, low, high in runs:
+        if low == high:
+            continue
+        keys, run_ends = segment.keys, segment.ends[low:high]
+        before, start = (keys[low - 1], segment.ends[low - 1]) if low else (None, 0)
+        if previous != before:
+            head = chunk_head(previous, keys[low])
+            pieces.append(head)
+            size += len(head)
+            start = segment._op_start(low)
+        stop, moved = run_ends[-1], size - start
+        pieces.append(segment.data[start:stop])
+        ends += array("I", [end + moved for end in run_ends]) if moved else run_ends
+        size += stop - start
+        previous = keys[high - 1]
+    return b"".join(pieces), ends
 
 
 EMPTY: Final = Segment((), b"", array("I"))

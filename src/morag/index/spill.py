@@ -7,18 +7,19 @@ best S grows with the square root of the total.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import isqrt
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from morag.format.index_entries import (
+    ADD,
     INCREMENTAL_ADD,
     INCREMENTAL_REMOVE,
     NONE,
+    REMOVE,
     exists,
-    is_current,
-    with_action,
 )
 from morag.format.objects import Index, IndexSegments, Stripe
 from morag.format.records import ObjId
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
     from morag.config import Settings
     from morag.format.objects import Commit
     from morag.index.directory import Replacement
-    from morag.index.segment import Change, Entry
+    from morag.index.segment import Entry
     from morag.persist.persist import Persist
 
 _STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list of stripes.
 _INDEX_ENTRY_BYTES: Final = 64
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
 _MANY_STRIPES: Final = 4000  # A spill then rewrites more than a hundred of them.
+_FEW_ENTRIES: Final = 4  # They are added one by one, which is faster for so few.
 _FEW_ENTRIES_BYTES: Final = 2048
+_EARLIER: Final = bytes.maketrans(ADD + REMOVE, INCREMENTAL_ADD + INCREMENTAL_REMOVE)
+"""The actions of a commit's own operations, as its child inherits them."""
+_STORED: Final = bytes.maketrans(INCREMENTAL_ADD, NONE)
+"""The actions of entries that exist, as a stripe has them."""
 
 
 class NewIndex(Struct, frozen=True):
@@ -71,42 +77,41 @@ def grown_index(
     `inherited` is the parent's reference to its reference index; unless the index spills, the new
     commit has the same.
     """
-    changes = _aged(parent)
-    changes.update(operations)
-    grown = parent.incremental.changed(sorted(changes.items()))
+    earlier = _aged(parent)
+    grown, own = earlier, None
+    if len(operations) > _FEW_ENTRIES:
+        own = Segment.build(operations)
+        grown = earlier.merged(own)
+    else:
+        for key, op in operations:
+            grown = grown.with_entry(key, op)
     incremental = grown.serialize()
     if len(incremental) <= _limit_bytes(persist.settings, parent.directory):
-        index = CommitIndex(persist, grown, parent.directory, tuple(key for key, _ in operations))
+        keys = tuple([key for key, _ in operations])
+        index = CommitIndex(persist, grown, parent.directory, keys)
         return NewIndex(index, incremental, *inherited)
     if inherited[0] is not None:
         persist.demote([inherited[0]])
-    return _spilled(persist, parent.directory, grown)
+    return _spilled(persist, parent.directory, earlier, own or Segment.build(operations))
 
 
-def _aged(parent: CommitIndex) -> dict[bytes, bytes | None]:
-    """The parent's own operations as a child inherits them: marked as earlier operations.
+def _aged(parent: CommitIndex) -> Segment:
+    """The parent's entries as a child inherits them: its own operations become earlier ones.
 
     Without a reference index, removed keys need no entry.
     """
-    striped = bool(parent.directory)
-    return {
-        key: with_action(INCREMENTAL_ADD, op)
-        if exists(op)
-        else (with_action(INCREMENTAL_REMOVE, op) if striped else None)
-        for key, op in parent.operations()
-    }
+    aged = parent.incremental.with_actions(_EARLIER, parent.own)
+    if parent.directory:
+        return aged
+    return aged.without([key for key, op in parent.operations() if not exists(op)])
 
 
-def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex:
-    kept: list[Entry] = []
-    spilled: list[Change] = []
-    for key, op in grown.items():
-        if is_current(op):
-            kept.append((key, op))
-        else:
-            spilled.append((key, with_action(NONE, op) if exists(op) else None))
-    settings = persist.settings
-    replacements = _changed_runs(persist, directory, spilled) if spilled else []
+def _spilled(persist: Persist, directory: Directory, earlier: Segment, own: Segment) -> NewIndex:
+    """The index of a commit with its own operations only; the earlier ones move to stripes."""
+    earlier = earlier.without(own.keys)
+    removed = earlier.keys_with(INCREMENTAL_REMOVE)
+    added = earlier.without(removed).with_actions(_STORED)
+    replacements = _changed_runs(persist, directory, added, removed)
     after = directory.replaced(replacements) if replacements else directory
     persist.demote(
         stripe.segment for low, high, _ in replacements for stripe in directory.stripes[low:high]
@@ -114,39 +119,46 @@ def _spilled(persist: Persist, directory: Directory, grown: Segment) -> NewIndex
     objects: list[Index | IndexSegments] = [
         index for _, _, run in replacements for _, index in run if index is not None
     ]
-    incremental = Segment.build(kept)
-    index = CommitIndex(persist, incremental, after, incremental.keys)
-    if len(after) <= settings.max_inlined_stripes:
-        stripes = tuple(after.stripes)
-        return NewIndex(index, incremental.serialize(), None, stripes, tuple(objects))
+    index = CommitIndex(persist, own, after, own.keys)
+    if len(after) <= persist.settings.max_inlined_stripes:
+        return NewIndex(index, own.serialize(), None, after.stripes, tuple(objects))
     segments = after.as_object()
     objects.append(segments)
-    return NewIndex(index, incremental.serialize(), segments.id, (), tuple(objects))
+    return NewIndex(index, own.serialize(), segments.id, (), tuple(objects))
 
 
 def _changed_runs(
-    persist: Persist, directory: Directory, spilled: Sequence[Change]
+    persist: Persist, directory: Directory, added: Segment, removed: Sequence[bytes]
 ) -> list[Replacement]:
-    """The stripes to replace, and their replacements with the spilled entries."""
+    """The stripes to replace, and their replacements with the added and without the removed."""
     if not directory:
-        entries = [(key, op) for key, op in spilled if op is not None]
-        if not entries:
-            return []
-        whole = Segment.build(entries)
-        target = _target_bytes(persist.settings, directory, _size_bytes(whole))
-        return [(0, 0, _stripes(whole, target))]
-
-    touched: dict[int, list[Change]] = {}
-    for change in spilled:
-        touched.setdefault(directory.position(change[0]), []).append(change)
-    loaded = dict(
-        zip(touched, segments_of(persist, [directory.stripes[at] for at in touched]), strict=True)
-    )
-    total = sum(map(_size_bytes, loaded.values())) * len(directory) // len(loaded)
+        target = _target_bytes(persist.settings, directory, _size_bytes(added))
+        return [(0, 0, _stripes(added, target))] if added else []
+    adding, removing = _by_stripe(directory, added.keys), _by_stripe(directory, removed)
+    touched = sorted(adding.keys() | removing.keys())
+    if not touched:
+        return []
+    loaded = segments_of(persist, [directory.stripes[at] for at in touched])
+    total = sum(map(_size_bytes, loaded)) * len(directory) // len(loaded)
     runs = _Runs(persist, directory, _target_bytes(persist.settings, directory, total))
-    for at, changes in touched.items():
-        runs.change(at, loaded[at], changes)
+    for at, segment in zip(touched, loaded, strict=True):
+        low, high = adding.get(at, (0, 0))
+        first, end = removing.get(at, (0, 0))
+        runs.change(at, segment, added.between(low, high), removed[first:end])
     return runs.closed()
+
+
+def _by_stripe(directory: Directory, keys: Sequence[bytes]) -> dict[int, tuple[int, int]]:
+    """Where the keys of each stripe begin and end among these keys, which are in order."""
+    found = {}
+    low = 0
+    while low < len(keys):
+        at = directory.position(keys[low])
+        is_last = at == len(directory) - 1
+        high = len(keys) if is_last else bisect_right(keys, directory.lasts[at], low)
+        found[at] = low, high
+        low = high
+    return found
 
 
 class _Runs:
@@ -164,12 +176,12 @@ class _Runs:
         self._low = self._high = 0
         self._held = EMPTY
 
-    def change(self, at: int, segment: Segment, changes: Sequence[Change]) -> None:
+    def change(self, at: int, segment: Segment, added: Segment, removed: Sequence[bytes]) -> None:
         if at < self._high:
             # A tiny stripe before this one was already merged with it.
-            self._held = self._held.changed(changes)
+            self._held = self._held.without(removed).merged(added)
         else:
-            self._append(at, segment.changed(changes))
+            self._append(at, segment.without(removed).merged(added))
         if 4 * _size_bytes(self._held) < self._target:
             self._join_neighbour()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from morag.format import ids
 from morag.format.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
-from morag.format.index_entries import ADD, REMOVE, content_id_of, make_op, payload_of, value_of
+from morag.format.index_entries import ADD, REMOVE, content_id_of, make_op, parts_of, payload_of
 from morag.format.key_order import key_to_utf8
 from morag.format.objects import Commit, CommitKind, Index, IndexSegments
 from morag.format.proof import FEW_OPERATIONS
@@ -20,10 +21,13 @@ from morag.index.spill import grown_index
 from morag.model.conflicts import ConflictType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
+
+
+_key: Final = attrgetter("key")
 
 
 class Add(Struct, frozen=True, gc=False):
@@ -114,20 +118,22 @@ def build_commit(
     parent: Commit | None,
     draft: Draft,
     resolve: Callable[[KeyConflict], Resolution] = lambda _: Resolution.REPORT,
+    at_parent: Mapping[bytes, bytes] | None = None,
 ) -> BuiltCommit:
     """The commit that makes the draft's changes on top of `parent`.
 
-    Only index entries are compared: no value is read and no log is walked.
+    Only index entries are compared: no value is read and no log is walked. `at_parent` are the
+    parent's entries of all keys in the draft, if the caller has them.
     """
     index = index_of(persist, parent)
     removes = sorted(draft.removes, key=_key) if len(draft.removes) > 1 else draft.removes
     adds = sorted(draft.adds, key=_key) if len(draft.adds) > 1 else draft.adds
-    at_parent = index.get_all([c.key for group in (removes, adds, draft.unmoved) for c in group])
+    if at_parent is None:
+        groups = (removes, adds, draft.unmoved)
+        at_parent = index.get_all([change.key for group in groups for change in group])
     conflicts: list[KeyConflict] = []
 
-    def allowed(conflict: KeyConflict | None) -> bool:
-        if conflict is None:
-            return True
+    def is_applied(conflict: KeyConflict) -> bool:
         resolution = resolve(conflict)
         if resolution is Resolution.REPORT:
             conflicts.append(conflict)
@@ -140,7 +146,7 @@ def build_commit(
     for remove in removes:
         op = make_op(REMOVE, remove.payload, remove.expected, remove.content_id)
         conflict = _conflict(at_parent.get(remove.key), remove, op)
-        if allowed(conflict):
+        if conflict is None or is_applied(conflict):
             ops[remove.key] = op
             # The row has no remove for a key that is added again. The hashed remove must be found
             # in the parent, or the id could not be checked; and an entry of the parent with the
@@ -155,27 +161,29 @@ def build_commit(
                     )
                 )
     for unmoved in draft.unmoved:
-        allowed(_unmoved_conflict(at_parent.get(unmoved.key), unmoved))
+        conflict = _conflict(at_parent.get(unmoved.key), unmoved, None)
+        if conflict is not None:
+            is_applied(conflict)
     removed = {remove.key for remove in removes}
     for add in adds:
-        op = make_op(ADD, add.payload, add.value, add.content_id)
-        # A key that is removed and added again starts as a new one: the decision on its remove
-        # applies to both.
-        if (
-            add.key in ops
-            if add.key in removed
-            else allowed(_conflict(at_parent.get(add.key), add, op))
-        ):
-            ops[add.key] = op
-            hashed.append(
-                ids.hashed_add(key_to_utf8(add.key), add.payload, add.value, add.content_id)
-            )
+        key, payload, value, content_id = add.key, add.payload, add.value, add.content_id
+        op = make_op(ADD, payload, value, content_id)
+        if key in removed:
+            # It is removed and added again, and starts as a new one: the decision on its remove
+            # applies to both.
+            is_made = key in ops
+        else:
+            conflict = _conflict(at_parent.get(key), add, op)
+            is_made = conflict is None or is_applied(conflict)
+        if is_made:
+            ops[key] = op
+            hashed.append(ids.hashed_add(key_to_utf8(key), payload, value, content_id))
     if conflicts:
         raise CommitConflicts(conflicts)
 
     parent_id = NO_ANCESTOR if parent is None else parent.id
     inherited = (None, ()) if parent is None else (parent.reference_index, parent.stripes)
-    operations = sorted(ops.items()) if len(ops) > 1 else list(ops.items())
+    operations = sorted(ops.items()) if removes else list(ops.items())  # Adds are in order.
     grown = grown_index(persist, index, inherited, operations)
     tail = (parent_id,) if parent is None else (parent_id, *parent.tail)
     commit = Commit(
@@ -210,35 +218,26 @@ def _allows_seal(index: CommitIndex, operations: Sequence[Entry], readded: set[b
     return not readded or readded == {key for key, _ in replaced(index, operations)}
 
 
-def _key(change: Add | Remove) -> bytes:
-    return change.key
-
-
-def _conflict(existing: bytes | None, change: Add | Remove, op: bytes) -> KeyConflict | None:
-    expected = change.expected
-    if expected is None or (isinstance(change, Add) and change.renamed):
-        if existing is None:
-            return None
-        return KeyConflict(ConflictType.KEY_EXISTS, change.key, op, existing)
-    found = _difference(existing, change.payload, change.content_id, expected)
-    return None if found is None else KeyConflict(found, change.key, op, existing)
-
-
-def _unmoved_conflict(existing: bytes | None, unmoved: Unmoved) -> KeyConflict | None:
-    found = _difference(existing, unmoved.payload, unmoved.content_id, unmoved.expected)
-    return None if found is None else KeyConflict(found, unmoved.key, None, existing)
-
-
-def _difference(
-    existing: bytes | None, payload: int, content_id: bytes, expected: ObjId
-) -> ConflictType | None:
+def _conflict(
+    existing: bytes | None, change: Add | Remove | Unmoved, op: bytes | None
+) -> KeyConflict | None:
     """The first reason why the existing entry is not the expected one."""
+    expected = change.expected
+    must_be_free = expected is None or (isinstance(change, Add) and change.renamed)
     if existing is None:
-        return ConflictType.KEY_DOES_NOT_EXIST
-    if payload != payload_of(existing):
-        return ConflictType.PAYLOAD_DIFFERS
-    if content_id != content_id_of(existing):
-        return ConflictType.CONTENT_ID_DIFFERS
-    if expected != value_of(existing):
-        return ConflictType.VALUE_DIFFERS
-    return None
+        if must_be_free:
+            return None
+        found = ConflictType.KEY_DOES_NOT_EXIST
+    elif must_be_free:
+        found = ConflictType.KEY_EXISTS
+    else:
+        payload, value, content_id = parts_of(existing)
+        if payload != change.payload:
+            found = ConflictType.PAYLOAD_DIFFERS
+        elif content_id != change.content_id:
+            found = ConflictType.CONTENT_ID_DIFFERS
+        elif value != expected:
+            found = ConflictType.VALUE_DIFFERS
+        else:
+            return None
+    return KeyConflict(found, change.key, op, existing)

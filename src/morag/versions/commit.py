@@ -8,9 +8,9 @@ import msgspec
 
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.format.commit_headers import headers_of
-from morag.format.content_values import value_of_content
+from morag.format.content_values import LEGACY_PAYLOAD, value_of_content
 from morag.format.ids import NO_ANCESTOR
-from morag.format.index_entries import content_id_of, payload_of, value_of
+from morag.format.index_entries import content_id_of, parts_of, payload_of, value_of
 from morag.format.objects import Unique
 from morag.index.keys import store_key
 from morag.index.layered import index_of
@@ -81,7 +81,7 @@ class CommitRequest:
         self._message = meta.message
         self._expected = expected
         self._new_uuid = new_uuid
-        self._operations = [(store_key(op.key), op) for op in checked(operations)]
+        self._operations = checked(operations)
         self.operations = len(operations)
         self._generated_ids: dict[ContentKey, bytes] = {}
 
@@ -90,7 +90,8 @@ class CommitRequest:
         self.operations = max(self.operations, size_bytes // _OPERATION_BYTES)
 
     def propose(self, head: Commit | None) -> Proposal:
-        expected = self._expected_index(head).get_all([key for key, _ in self._operations])
+        expected_index = self._expected_index(head)
+        expected = expected_index.get_all([key for key, _ in self._operations])
         changes = _EntryChanges(self._persist, expected, self._generated_id)
         for key, operation in self._operations:
             if isinstance(operation, Delete):
@@ -112,7 +113,8 @@ class CommitRequest:
             adds=changes.adds,
         )
         try:
-            built = build_commit(self._persist, head, draft)
+            at_head = expected if expected_index is head_index else None
+            built = build_commit(self._persist, head, draft, at_parent=at_head)
         except CommitConflicts as found:
             raise reference_conflict(self._in_order(found.conflicts)) from None
         if self._keep_types:
@@ -186,11 +188,12 @@ def is_expected_near(persist: Persist, head: Commit | None, expected: ObjId | No
     return commit is None or head.seq - commit.seq <= NEAR_COMMITS
 
 
-def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """Refuse operations that are wrong on any head."""
+def checked(operations: Sequence[Operation]) -> list[tuple[bytes, Operation]]:
+    """The operations with their store keys. Refuses operations that are wrong on any head."""
     if not operations:
         raise BadRequest("A commit needs at least one operation")
-    seen: dict[ContentKey, Operation] = {}
+    found: list[tuple[bytes, Operation]] = []
+    seen: dict[bytes, Operation] = {}
     for operation in operations:
         _check_kind(operation)
         check_key(operation.key)
@@ -198,15 +201,17 @@ def checked(operations: Sequence[Operation]) -> Sequence[Operation]:
             check_content(operation.content)
             if operation.expected_content is not None:
                 check_content(operation.expected_content)
-        before = seen.get(operation.key)
+        key = store_key(operation.key)
+        before = seen.get(key)
         if before is not None and not (
             isinstance(before, Delete)
             and isinstance(operation, Put)
             and operation.content.id is None
         ):
             raise BadRequest(f"Duplicate key in commit operations: {operation.key}")
-        seen[operation.key] = operation
-    return operations
+        seen[key] = operation
+        found.append((key, operation))
+    return found
 
 
 def _check_kind(operation: object) -> None:
@@ -286,21 +291,16 @@ class _EntryChanges:
         self.created[operation.key] = PAYLOADS[type(content)]
 
     def _update(self, key: bytes, operation: Put, existing: bytes, id: str) -> None:
+        payload, value, content_id = parts_of(existing)
         known = content_id_text(self._persist, existing)
         if known != id:
             raise BadRequest(
                 f"Key '{operation.key}' already exists with content ID {known}, which is "
                 f"different from the content ID {id} in the operation"
             )
-        _check_same_type(operation, type_payload(self._persist, existing))
-        self._add(
-            key,
-            operation,
-            operation.content,
-            content_id_of(existing),
-            value_of(existing),
-            legacy=is_legacy(existing),
-        )
+        legacy = payload == LEGACY_PAYLOAD
+        _check_same_type(operation, type_payload(self._persist, existing) if legacy else payload)
+        self._add(key, operation, operation.content, content_id, value, legacy=legacy)
 
     def _rename(self, key: bytes, operation: Put, id: str) -> None:
         if id not in self._deleted_ids:
