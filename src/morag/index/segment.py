@@ -71,6 +71,20 @@ class Segment(Struct, frozen=True, gc=False):
             return self.data[self._op_start(at) : self.ends[at]]
         return None
 
+    def find_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The entries of those keys that are here. The keys come in order."""
+        data, find, ends = self.data, self.data.find, self.ends
+        found: dict[bytes, bytes] = {}
+        at = 0
+        for key in keys:
+            at = bisect_left(self.keys, key, at)
+            if at == len(ends):
+                break
+            if self.keys[at] == key:
+                start = ends[at - 1] if at else 0
+                found[key] = data[find(END, start + 1) + 2 : ends[at]]  # As in `_op_start`.
+        return found
+
     def items(self) -> Iterator[Entry]:
         return self.part(0, len(self.keys))
 
