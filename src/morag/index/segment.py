@@ -9,7 +9,7 @@ with the offsets at which they end: a change splices a few bytes and copies the 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -71,16 +71,16 @@ class Segment(Struct, frozen=True, gc=False):
             return self.data[self._op_start(at) : self.ends[at]]
         return None
 
-    def find_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    def find_all(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The entries of those keys that are here. The keys come in order."""
-        data, find, ends = self.data, self.data.find, self.ends
+        own, data, find, ends = self.keys, self.data, self.data.find, self.ends
         found: dict[bytes, bytes] = {}
-        at = 0
+        at, end = 0, bisect_right(own, keys[-1]) if keys else 0
         for key in keys:
-            at = bisect_left(self.keys, key, at)
-            if at == len(ends):
+            at = bisect_left(own, key, at, end)
+            if at == end:  # For the first key already, if none of the entries is between the keys.
                 break
-            if self.keys[at] == key:
+            if own[at] == key:
                 start = ends[at - 1] if at else 0
                 found[key] = data[find(END, start + 1) + 2 : ends[at]]  # As in `_op_start`.
         return found
