@@ -45,8 +45,8 @@ KeyedT = TypeVar("KeyedT", Entry, Stored)
 
 C = TypeVar("C")
 
-KeyAndEntry: TypeAlias = tuple[ContentKey, bytes | None]
-"""A key and its index entry; None if the key does not exist."""
+LookedUp: TypeAlias = "tuple[Sequence[ContentKey], Sequence[bytes | None]]"
+"""Some keys, and the index entry of each; None for a key that does not exist."""
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
 _KEYS_AT_ONCE: Final = 100
@@ -122,7 +122,7 @@ class CommitContents:
     ) -> list[tuple[ContentKey, Unencoded]]:
         """Like `get_all` of checked keys, before the contents are encoded."""
         encode = EncodedContents(self._persist, encoding).of
-        looked_up = chain.from_iterable(self._looked_up(at, keys))
+        looked_up = _pairs(self._looked_up(at, keys))
         found = {key: value_of(op) for key, op in looked_up if op is not None}
         values = self._persist.fetch_all(Value, list(found.values()))
         return [(key, Unencoded(value, encode)) for key, value in zip(found, values, strict=True)]
@@ -135,10 +135,10 @@ class CommitContents:
         self, at: At, keys: Sequence[ContentKey]
     ) -> Iterator[list[tuple[ContentKey, Content]]]:
         """Like `get_all`, in chunks of about 128 KiB, any of which may be empty."""
-        found = self._looked_up(at, keys)
+        looked_up = self._looked_up(at, keys)
         for key in keys:
             check_key(key)
-        return self._contents_of(chain.from_iterable(found), content_of_value)
+        return self._contents_of(_pairs(looked_up), content_of_value)
 
     def encoded(
         self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
@@ -305,26 +305,25 @@ class CommitContents:
         return None if op is None else self._persist.fetch(Value, value_of(op))
 
     def _encoded(
-        self, batches: Iterator[list[KeyAndEntry]], contents: EncodedContents
+        self, looked_up: Iterator[LookedUp], contents: EncodedContents
     ) -> Iterator[list[tuple[ContentKey, bytes]]]:
         """The contents of the keys that exist.
 
         Values are not needed as long as their contents were encoded before, which is usual: clients
         read the same tables many times.
         """
-        for batch in batches:
-            found = [(key, value_of(op)) for key, op in batch if op is not None]
-            kept = contents.kept([value for _, value in found])
+        for keys, ops in looked_up:
+            kept = contents.kept([value_of(op) for op in ops if op is not None])
             if kept is None or sum(map(len, kept)) > CONTENT_BATCH_BYTES:
-                rest = chain(batch, chain.from_iterable(batches))
+                rest = _pairs(chain([(keys, ops)], looked_up))
                 yield from self._contents_of(rest, contents.of)
                 return
-            yield [(key, content) for (key, _), content in zip(found, kept, strict=True)]
+            yield list(zip(_existing(keys, ops), kept, strict=True))
 
     def _contents_of(
-        self, found: Iterable[KeyAndEntry], content_of: Callable[[Value], C]
+        self, looked_up: Iterable[tuple[ContentKey, bytes | None]], content_of: Callable[[Value], C]
     ) -> Iterator[list[tuple[ContentKey, C]]]:
-        stored = (Stored(key, (op,)) for key, op in found)
+        stored = (Stored(key, (op,)) for key, op in looked_up)
         for items, contents in with_contents(self._persist, stored, content_of, FEW_ITEMS):
             pairs = zip(items, contents, strict=True)
             yield [(item.key, content) for item, content in pairs if content is not None]
@@ -344,9 +343,9 @@ class CommitContents:
         if kept:
             yield columns_of_entries(kept, with_content=with_content)
 
-    def _looked_up(self, at: At, keys: Iterable[ContentKey]) -> Iterator[list[KeyAndEntry]]:
+    def _looked_up(self, at: At, keys: Iterable[ContentKey]) -> Iterator[LookedUp]:
         """The keys in the requested order, each once."""
-        return _found(index_of(self._persist, self._resolver.resolve(at).commit), keys)
+        return _look_ups(index_of(self._persist, self._resolver.resolve(at).commit), keys)
 
     def _listing(
         self, at: At, bounds: Bounds, screen: Screen, make: Callable[[ContentKey, bytes], KeyedT]
@@ -387,12 +386,22 @@ def _stored_difference(found: Difference | None) -> Stored | None:
     return None if found is None or key is None else Stored(key, found[1:])
 
 
-def _found(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[list[KeyAndEntry]]:
+def _look_ups(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[LookedUp]:
     rest = iter(dict.fromkeys(keys))
     while batch := list(islice(rest, _KEYS_AT_ONCE)):
         raw_keys = [store_key(key) for key in batch]
         ops = index.get_all(raw_keys)
-        yield [(key, ops.get(raw)) for key, raw in zip(batch, raw_keys, strict=True)]
+        yield batch, list(map(ops.get, raw_keys))
+
+
+def _pairs(looked_up: Iterable[LookedUp]) -> Iterator[tuple[ContentKey, bytes | None]]:
+    return chain.from_iterable(zip(keys, ops, strict=True) for keys, ops in looked_up)
+
+
+def _existing(keys: Sequence[ContentKey], ops: Sequence[bytes | None]) -> Iterable[ContentKey]:
+    return (
+        (key for key, op in zip(keys, ops, strict=True) if op is not None) if None in ops else keys
+    )
 
 
 def _lookup(
