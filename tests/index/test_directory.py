@@ -47,6 +47,15 @@ def test_only_one_stripe_can_hold_a_key(directory: Directory, key: bytes) -> Non
         assert spanning == ([] if held is None else [held])
 
 
+@given(directories(), st.lists(KEYS), st.lists(st.sampled_from(POOL)))
+def test_the_stripes_of_many_keys_are_those_of_each(
+    directory: Directory, some: list[bytes], more: list[bytes]
+) -> None:
+    keys = sorted([*some, *more])
+    found = [(stripe, key) for stripe, held in directory.holding_all(keys) for key in held]
+    assert found == [(stripe, key) for key in keys if (stripe := directory.holding(key))]
+
+
 @given(directories(), KEYS)
 def test_a_key_belongs_to_the_same_stripe_as_in_nessie(directory: Directory, key: bytes) -> None:
     bounds = [bound for s in directory.stripes for bound in (s.first, s.last)]

@@ -80,6 +80,13 @@ def test_the_older_version_without_a_count_is_read(model: Model) -> None:
     assert equals_model(Segment.decode(b"\x01" + data[2:]), model)
 
 
+@given(ENTRIES, st.lists(KEYS))
+def test_looking_up_many_keys_equals_looking_up_each(model: Model, keys: list[bytes]) -> None:
+    segment, wanted = built(model), sorted([*keys, *list(model)[::2]])
+    assert segment.find_all(wanted) == {key: model[key] for key in wanted if key in model}
+    assert all(segment.find(key) == model.get(key) for key in wanted)
+
+
 def test_long_keys_and_many_entries_take_longer_numbers() -> None:
     keys = [store_key(ContentKey.of("x" * 300, f"{n:05}" + "y" * (n % 7))) for n in range(300)]
     keys += [store_key(ContentKey.of("z" * 250 + str(n), "\uff5e" * 200)) for n in range(10, 99)]

@@ -101,6 +101,23 @@ def test_a_form_is_kept_once_and_only_for_a_cached_object() -> None:
     assert (cache.form("large", value(1).id), cache.bytes) == (None, before + 100)
 
 
+def test_forms_of_several_objects_are_found_together_and_count_as_used() -> None:
+    weight = weight_bytes(value(1), len(encode(value(1)).data))
+    cache = ObjectCache(3 * weight + 30)
+    for number in (1, 2, 3):
+        put(cache, value(number))
+    for number in (1, 2):
+        cache.put_form("json", value(number).id, b"{%d}" % number, 10)
+    ids = [value(number).id for number in (2, 1)]
+    assert cache.forms("json", ids) == [b"{2}", b"{1}"]
+    assert cache.forms("json", [*ids, value(3).id]) is None
+    assert cache.forms("other", ids) is None
+    assert cache.forms("json", []) == []
+    put(cache, value(4))
+    assert cache.get(value(3).id) is None
+    assert cache.forms("json", ids) == [b"{2}", b"{1}"]
+
+
 def test_an_object_that_is_put_again_starts_without_forms() -> None:
     cache = ObjectCache(10_000)
     put(cache, value(1))

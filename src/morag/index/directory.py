@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from morag.format.objects import Index, IndexSegments, Stripe
 from morag.index.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from morag.format.objects import Commit
     from morag.format.records import ObjId
@@ -46,6 +46,19 @@ class Directory:
             return None
         stripe = self.stripes[at]
         return stripe if stripe.first <= key else None
+
+    def holding_all(self, keys: Sequence[bytes]) -> Iterator[tuple[Stripe, Sequence[bytes]]]:
+        """The stripes that can hold some of the keys, which come in order, each with its keys."""
+        done = 0
+        while done < len(keys):
+            at = bisect_left(self.lasts, keys[done])
+            if at == len(self.lasts):
+                return
+            stripe = self.stripes[at]
+            low = bisect_left(keys, stripe.first, done)
+            done = bisect_right(keys, stripe.last, low)
+            if low < done:
+                yield stripe, keys[low:done]
 
     def position(self, key: bytes) -> int:
         """The stripe that a key belongs to, whether or not it is there."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from morag.format.objects import Commit, Stripe
-    from morag.format.records import ObjId
     from morag.index.directory import Directory
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
@@ -76,24 +75,15 @@ class CommitIndex:
 
     def get_all(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The entries of those keys that exist. Their stripes are read together."""
-        overlaid = self.incremental.find_all(keys)
-        found = {key: op for key, op in overlaid.items() if exists(op)}
-        if len(overlaid) == len(keys):
-            return found
-        striped: dict[ObjId, list[bytes]] = {}
-        stripe: Stripe | None = None
-        for key in keys:
-            if key in overlaid:
-                continue
-            # Most callers have their keys in order, so the next one is often in the same stripe.
-            if stripe is None or not stripe.first <= key <= stripe.last:
-                stripe = self.directory.holding(key)
-            if stripe is not None:
-                striped.setdefault(stripe.segment, []).append(key)
+        wanted = sorted(keys)
+        overlay = self.incremental.find_all(wanted)
+        found = {key: op for key, op in overlay.items() if exists(op)}
+        rest = [key for key in wanted if key not in overlay]
+        striped = list(self.directory.holding_all(rest))
         if striped:
-            indexes = self._persist.fetch_all(Index, list(striped))
-            for index, held in zip(indexes, striped.values(), strict=True):
-                found.update(segment_of(index).find_all(held))
+            segments = self.segments([stripe for stripe, _ in striped])
+            for segment, (_, held) in zip(segments, striped, strict=True):
+                found |= segment.find_all(held)
         return found
 
     def items(self, range: KeyRange = ALL) -> Iterator[Entry]:

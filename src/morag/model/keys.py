@@ -89,17 +89,18 @@ def check_elements(what: str, elements: Sequence[str]) -> None:
         joined = "".join(elements)
     except TypeError:
         raise BadRequest(f"{what} must consist of texts") from None
-    if len(joined) > MAX_LENGTH or (not joined.isascii() and len(_utf16(joined)) > 2 * MAX_LENGTH):
+    is_ascii = joined.isascii()
+    if len(joined) > MAX_LENGTH or (not is_ascii and len(_utf16(joined)) > 2 * MAX_LENGTH):
         raise BadRequest(f"{what} too long, max allowed length: {MAX_LENGTH}")
     if "" in elements:
         raise BadRequest(f"{what} '{_listed(elements)}' must not contain an empty element")
-    if joined.isascii() and joined.isprintable():
+    if is_ascii and joined.isprintable():
         return  # True of nearly all keys, in a tenth of the time of the search below.
     found = _CONTROL.search(joined)
     if found is not None:
         limit = "the character 0x7F" if found[0] == "\x7f" else "characters less than 0x20"
         raise BadRequest(f"{what} '{_listed(elements)}' must not contain {limit}")
-    if not joined.isascii():
+    if not is_ascii:
         check_unicode(what, joined)
 
 

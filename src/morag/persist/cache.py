@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from morag.format.objects import Commit, Index, IndexSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from morag.format.objects import Obj
     from morag.format.records import ObjId
@@ -62,6 +62,17 @@ class ObjectCache:
         """The form of an object, None if it is not cached."""
         forms = self._forms.get(name)
         return None if forms is None else forms.get(id)
+
+    def forms(self, name: str, ids: Sequence[ObjId]) -> list[Any] | None:
+        """The forms of several objects, if all of them are cached. The objects count as used."""
+        forms, use = self._forms.get(name, {}), self._objs.move_to_end
+        try:
+            found = [forms[id] for id in ids]
+            for id in ids:
+                use(id)
+        except KeyError:
+            return None  # Or evicted a moment ago.
+        return found
 
     def put_form(self, name: str, id: ObjId, form: Any, form_bytes: int) -> None:
         """Keep a form as long as its object, if that is cached."""

@@ -154,6 +154,10 @@ class Persist:
             self._cache.put_form(form.name, obj.id, found, form.bytes_of(found))
         return found
 
+    def kept_forms(self, form: Form[T, F], ids: Sequence[ObjId]) -> list[F] | None:
+        """The forms of several objects, if all of them were made before and are still cached."""
+        return self._cache.forms(form.name, ids)
+
     def _load(self, ids: Sequence[ObjId]) -> dict[ObjId, Obj]:
         found: dict[ObjId, Obj] = {}
         missing: list[ObjId] = []

@@ -205,7 +205,7 @@ class KeysBody(Struct, frozen=True, rename="camel"):
         return cls(tuple(RequestedKey(key.elements) for key in keys))
 
     def keys(self) -> list[ContentKey]:
-        return [key.key() for key in self.requested_keys or () if key.elements]
+        return [ContentKey(key.elements) for key in self.requested_keys or () if key.elements]
 
 
 class MergeKeyBehavior(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -130,7 +130,11 @@ class Edge:
 
         def finished(response: Response) -> None:
             """Encode the response in the thread that made it, and return to the loop."""
-            self._call_soon(deliver, self._encoded(request, response))
+            encoded = self._encoded(request, response)
+            if self._is_on_loop:
+                deliver(encoded)  # Not in another turn of the loop, which costs several µs.
+            else:
+                self._call_soon(deliver, encoded)
 
         def deliver(response: Response) -> None:
             nonlocal waits
@@ -289,10 +293,14 @@ class Edge:
 
     def _call_soon(self, work: Callable[[*Ts], None], *arguments: *Ts) -> None:
         """Call `work` on the event loop, after the data that has arrived was read."""
-        if get_ident() == self._loop_thread:
+        if self._is_on_loop:
             self._loop.call_soon(work, *arguments)
         else:
             self._loop.call_soon_threadsafe(work, *arguments)
+
+    @property
+    def _is_on_loop(self) -> bool:
+        return get_ident() == self._loop_thread
 
     def _seconds_left(self) -> float:
         assert self._stop_by is not None, "stop() was called"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
 from morag.errors import BadRequest, ReferenceNotFound
-from morag.model.names import check_reference_name, full_name
+from morag.model.names import NO_ANCESTOR_HASH, check_reference_name, full_name
 from morag.model.references import Reference
 from morag.model.refspecs import (
     HASH_AND_STEPS_RULE,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 DETACHED: Final = "DETACHED"
 """The name that clients send for a commit without a reference, where the API requires a name."""
+
+_NAME_AND_HASH: Final = re.compile("([^@]*@)([0-9a-fA-F]{64})")
 
 
 class RequestedRef(Struct, frozen=True):
@@ -109,12 +112,21 @@ class RequestedRef(Struct, frozen=True):
         return RefSpec(None, self.hash, self.relatives)
 
 
-@lru_cache(maxsize=256)  # Clients read the same few branches repeatedly.
 def parse_requested_ref(text: str) -> RequestedRef:
     """Parse a ref spec in a path, such as `main@HASH~1`. Raises BadRequest for a syntax error.
 
     Only the last of several steps counts, as in Nessie. An empty spec has an empty name.
     """
+    found = _NAME_AND_HASH.fullmatch(text)
+    if found is None:
+        return _parse(text)
+    # Every change names another hash: it must not evict the names, which are repeated.
+    name, hash = found.groups()
+    return RequestedRef(_parse(name + NO_ANCESTOR_HASH).name, hash.lower())
+
+
+@lru_cache(maxsize=256)  # Clients use the same few branches repeatedly.
+def _parse(text: str) -> RequestedRef:
     name, hash, steps = split_ref_spec(text)
     check_times(text, REF_SPEC_RULE)
     if not (name or hash or steps):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,8 +21,8 @@ from morag.model.entry_columns import ALL, WHOLE, columns_of_entries, path_of_ke
 from morag.model.keys import ContentKey, check_key
 from morag.model.results import Diff, Entry
 from morag.versions.columns import columns, path_range
-from morag.versions.content_batches import FEW_ITEMS, Stored, with_contents
-from morag.versions.encoded_contents import content_encoder
+from morag.versions.content_batches import CONTENT_BATCH_BYTES, FEW_ITEMS, Stored, with_contents
+from morag.versions.encoded_contents import EncodedContents
 from morag.versions.encoded_entries import encoded_entries
 from morag.versions.entries import entry_of, type_payload
 from morag.versions.listing import Listing, key_token, token_key
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 KeyedT = TypeVar("KeyedT", Entry, Stored)
 
 C = TypeVar("C")
+
+LookedUp: TypeAlias = "tuple[Sequence[ContentKey], Sequence[bytes | None]]"
+"""Some keys, and the index entry of each; None for a key that does not exist."""
 
 PREFIX_RULE: Final = "Combining prefixKey with either minKey or maxKey is not supported."
 _KEYS_AT_ONCE: Final = 100
@@ -111,19 +114,16 @@ class CommitContents:
     ) -> Unencoded | None:
         """Like `find`, before the content is encoded."""
         value = self._value(at, key)
-        encode = content_encoder(self._persist, encoding)
+        encode = EncodedContents(self._persist, encoding).of
         return None if value is None else Unencoded(value, encode)
 
     def unencoded(
         self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
     ) -> list[tuple[ContentKey, Unencoded]]:
-        """Like `get_all`, before the contents are encoded."""
-        encode = content_encoder(self._persist, encoding)
-        found = {
-            item.key: value_of(op)
-            for item in self._looked_up(at, keys)
-            if (op := item.ops[0]) is not None
-        }
+        """Like `get_all` of checked keys, before the contents are encoded."""
+        encode = EncodedContents(self._persist, encoding).of
+        looked_up = _pairs(self._looked_up(at, keys))
+        found = {key: value_of(op) for key, op in looked_up if op is not None}
         values = self._persist.fetch_all(Value, list(found.values()))
         return [(key, Unencoded(value, encode)) for key, value in zip(found, values, strict=True)]
 
@@ -135,13 +135,16 @@ class CommitContents:
         self, at: At, keys: Sequence[ContentKey]
     ) -> Iterator[list[tuple[ContentKey, Content]]]:
         """Like `get_all`, in chunks of about 128 KiB, any of which may be empty."""
-        return self._some(at, keys, content_of_value)
+        looked_up = self._looked_up(at, keys)
+        for key in keys:
+            check_key(key)
+        return self._contents_of(_pairs(looked_up), content_of_value)
 
     def encoded(
         self, at: At, keys: Sequence[ContentKey], encoding: Encoding[Content]
     ) -> Iterator[list[tuple[ContentKey, bytes]]]:
-        """Like `get_some`, encoded."""
-        return self._some(at, keys, content_encoder(self._persist, encoding))
+        """Like `get_some` of checked keys, encoded."""
+        return self._encoded(self._looked_up(at, keys), EncodedContents(self._persist, encoding))
 
     def keys(
         self,
@@ -293,7 +296,7 @@ class CommitContents:
         self, changed: Iterable[Stored], encoding: Encoding[Content]
     ) -> Iterator[list[tuple[ContentKey, bytes | None, bytes | None]]]:
         """Like `diffs_of`: keys, and their contents before and after, encoded."""
-        return self._sides(changed, content_encoder(self._persist, encoding))
+        return self._sides(changed, EncodedContents(self._persist, encoding).of)
 
     def _value(self, at: At, key: ContentKey) -> Value | None:
         index = index_of(self._persist, self._resolver.resolve(at).commit)
@@ -301,19 +304,29 @@ class CommitContents:
         op = index.get(store_key(key))
         return None if op is None else self._persist.fetch(Value, value_of(op))
 
-    def _some(
-        self, at: At, keys: Sequence[ContentKey], content_of: Callable[[Value], C]
+    def _encoded(
+        self, looked_up: Iterator[LookedUp], contents: EncodedContents
+    ) -> Iterator[list[tuple[ContentKey, bytes]]]:
+        """The contents of the keys that exist.
+
+        Values are not needed as long as their contents were encoded before, which is usual: clients
+        read the same tables many times.
+        """
+        for keys, ops in looked_up:
+            kept = contents.kept([value_of(op) for op in ops if op is not None])
+            if kept is None or sum(map(len, kept)) > CONTENT_BATCH_BYTES:
+                rest = _pairs(chain([(keys, ops)], looked_up))
+                yield from self._contents_of(rest, contents.of)
+                return
+            yield list(zip(_existing(keys, ops), kept, strict=True))
+
+    def _contents_of(
+        self, looked_up: Iterable[tuple[ContentKey, bytes | None]], content_of: Callable[[Value], C]
     ) -> Iterator[list[tuple[ContentKey, C]]]:
-        stored = self._looked_up(at, keys)
-        batches = with_contents(self._persist, stored, content_of, FEW_ITEMS)
-        return (
-            [
-                (item.key, content)
-                for item, content in zip(items, contents, strict=True)
-                if content is not None
-            ]
-            for items, contents in batches
-        )
+        stored = (Stored(key, (op,)) for key, op in looked_up)
+        for items, contents in with_contents(self._persist, stored, content_of, FEW_ITEMS):
+            pairs = zip(items, contents, strict=True)
+            yield [(item.key, content) for item, content in pairs if content is not None]
 
     def _sides(
         self, changed: Iterable[Stored], content_of: Callable[[Value], C]
@@ -330,12 +343,9 @@ class CommitContents:
         if kept:
             yield columns_of_entries(kept, with_content=with_content)
 
-    def _looked_up(self, at: At, keys: Sequence[ContentKey]) -> Iterator[Stored]:
-        """The keys with their index entries, in the requested order, each once."""
-        index = index_of(self._persist, self._resolver.resolve(at).commit)
-        for key in keys:
-            check_key(key)
-        return _stored(index, dict.fromkeys(keys))
+    def _looked_up(self, at: At, keys: Iterable[ContentKey]) -> Iterator[LookedUp]:
+        """The keys in the requested order, each once."""
+        return _look_ups(index_of(self._persist, self._resolver.resolve(at).commit), keys)
 
     def _listing(
         self, at: At, bounds: Bounds, screen: Screen, make: Callable[[ContentKey, bytes], KeyedT]
@@ -376,13 +386,22 @@ def _stored_difference(found: Difference | None) -> Stored | None:
     return None if found is None or key is None else Stored(key, found[1:])
 
 
-def _stored(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[Stored]:
-    """The keys in the requested order, with their index entries."""
-    rest = iter(keys)
+def _look_ups(index: CommitIndex, keys: Iterable[ContentKey]) -> Iterator[LookedUp]:
+    rest = iter(dict.fromkeys(keys))
     while batch := list(islice(rest, _KEYS_AT_ONCE)):
         raw_keys = [store_key(key) for key in batch]
         ops = index.get_all(raw_keys)
-        yield from (Stored(key, (ops.get(raw),)) for key, raw in zip(batch, raw_keys, strict=True))
+        yield batch, list(map(ops.get, raw_keys))
+
+
+def _pairs(looked_up: Iterable[LookedUp]) -> Iterator[tuple[ContentKey, bytes | None]]:
+    return chain.from_iterable(zip(keys, ops, strict=True) for keys, ops in looked_up)
+
+
+def _existing(keys: Sequence[ContentKey], ops: Sequence[bytes | None]) -> Iterable[ContentKey]:
+    return (
+        (key for key, op in zip(keys, ops, strict=True) if op is not None) if None in ops else keys
+    )
 
 
 def _lookup(

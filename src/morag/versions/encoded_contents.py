@@ -11,9 +11,10 @@ from morag.format.content_values import content_of_value
 from morag.persist.persist import Form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from morag.format.objects import Value
+    from morag.format.records import ObjId
     from morag.model.content import Content
     from morag.persist.persist import Persist
     from morag.versions.encoding import Encoding
@@ -21,14 +22,24 @@ if TYPE_CHECKING:
 _OVERHEAD_BYTES: Final = 130  # A `bytes` object, and its place in the cache.
 
 
-def content_encoder(persist: Persist, encoding: Encoding[Content]) -> Callable[[Value], bytes]:
-    """A function that gives the encoded content of a value."""
+class EncodedContents:
+    """Gives the encoded contents of values."""
 
-    def encode(value: Value) -> bytes:
-        return encoding.encode([content_of_value(value)])[0]
+    __slots__ = ("_form", "_persist")
 
-    form = Form(encoding.name, encode, _memory_bytes)
-    return lambda value: persist.form(value, form)
+    def __init__(self, persist: Persist, encoding: Encoding[Content]) -> None:
+        def encode(value: Value) -> bytes:
+            return encoding.encode([content_of_value(value)])[0]
+
+        self._persist = persist
+        self._form = Form(encoding.name, encode, _memory_bytes)
+
+    def of(self, value: Value) -> bytes:
+        return self._persist.form(value, self._form)
+
+    def kept(self, values: Sequence[ObjId]) -> list[bytes] | None:
+        """The contents of some values, if all of them were encoded before."""
+        return self._persist.kept_forms(self._form, values)
 
 
 def _memory_bytes(encoded: bytes) -> int:
