@@ -73,7 +73,7 @@ class CommitIndex:
             return None
         return segment_of(self._persist.fetch(Index, stripe.segment)).find(key)
 
-    def get_all(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """The entries of those keys that exist. Their stripes are read together."""
         wanted = sorted(keys)
         overlay = self.incremental.find_all(wanted)
