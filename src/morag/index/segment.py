@@ -147,10 +147,10 @@ class Segment(Struct, frozen=True, gc=False):
         runs: list[_Run] = []
         mine = theirs = replaced = 0  # Positions up to which both are in the runs.
         for at, key in enumerate(other.keys):
-            before = bisect_left(keys, key, mine)
-            if mine < before:
-                runs += ((other, theirs, at), (self, mine, before))
-                mine, theirs = before, at
+            if mine < count and keys[mine] < key:
+                start, mine = mine, bisect_left(keys, key, mine)
+                runs += ((other, theirs, at), (self, start, mine))
+                theirs = at
             if mine < count and keys[mine] == key:
                 mine += 1
                 replaced += 1
