@@ -86,8 +86,10 @@ def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> byt
 
 
 def _texts(message: str, headers: Headers) -> bytes:
-    parts = [part for name, values in headers for part in (name, *values)]
-    return "".join((message, *parts)).encode()
+    parts = [message]
+    for name, values in headers:
+        parts += (name, *values)
+    return "".join(parts).encode()
 
 
 def _hash(*parts: bytes) -> ObjId:
