@@ -6,6 +6,7 @@ each field controls the exact bytes.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,8 +15,13 @@ if TYPE_CHECKING:
 VARINT_TYPE: Final = 0
 BYTES_TYPE: Final = 2
 _U64: Final = (1 << 64) - 1
+_I64: Final = 1 << 63
+_TIMES_AND_IDS: Final = 1 << 49
+"""Times in microseconds and ids of snapshots are not smaller: they take eight or nine bytes."""
+_pack_nine: Final = Struct("9B").pack
 SMALL_VARINTS: Final = tuple(bytes([n]) for n in range(128))
 _USUAL_SIZE: Final = 1024
+_USUAL_NUMBER: Final = 64
 
 
 def varint(value: int) -> bytes:
@@ -24,6 +30,8 @@ def varint(value: int) -> bytes:
         return SMALL_VARINTS[value]
     if 0 <= value < 16384:
         return b"%c%c" % (value & 0x7F | 0x80, value >> 7)
+    if _TIMES_AND_IDS <= value < _I64:
+        return _eight_or_nine_bytes(value & 0xFFF_FFFF, value >> 28 & 0x1F_FFFF, value >> 49)
     value &= _U64
     out = []
     while value > 0x7F:
@@ -31,6 +39,26 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def _eight_or_nine_bytes(low: int, middle: int, high: int) -> bytes:
+    """The varint of a number in parts of 28, 21 and 14 bits, in two thirds of a loop's time.
+
+    Each part fits into one digit of Python's numbers, which is faster to compute with.
+    """
+    is_long = high > 0x7F
+    nine = _pack_nine(
+        low & 0x7F | 0x80,
+        low >> 7 & 0x7F | 0x80,
+        low >> 14 & 0x7F | 0x80,
+        low >> 21 | 0x80,
+        middle & 0x7F | 0x80,
+        middle >> 7 & 0x7F | 0x80,
+        middle >> 14 | 0x80,
+        high & 0x7F | is_long << 7,
+        high >> 7,
+    )
+    return nine if is_long else nine[:8]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -66,7 +94,7 @@ def int_field(number: int, value: int) -> bytes:
 class FieldHeads(dict[int, bytes]):
     """The bytes before a field that holds bytes, by its size: the tag and the size.
 
-    To look up those of usual sizes takes less time than to encode them.
+    To look up a usual one takes less time than to encode it; others are not kept.
     """
 
     def __init__(self, number: int) -> None:
@@ -82,7 +110,9 @@ class FieldHeads(dict[int, bytes]):
 
 class _AllHeads(dict[int, FieldHeads]):
     def __missing__(self, number: int) -> FieldHeads:
-        heads = self[number] = FieldHeads(number)
+        heads = FieldHeads(number)
+        if number < _USUAL_NUMBER:
+            self[number] = heads
         return heads
 
 

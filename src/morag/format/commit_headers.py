@@ -33,20 +33,15 @@ def headers_of(meta: CommitMeta) -> Headers:
         if values:
             name = property.lower()
             headers[name] = headers.get(name, ()) + values
-    if headers:
-        _add(headers, _COMMIT_TIME, (meta.commit_time,))
-        _add(headers, _AUTHOR_TIME, (meta.author_time,))
-        _add(headers, _COMMITTER, (meta.committer,))
-        _add(headers, _AUTHORS, meta.authors)
-    else:
-        headers = {
-            _COMMIT_TIME: (meta.commit_time,),
-            _AUTHOR_TIME: (meta.author_time,),
-            _COMMITTER: (meta.committer,),
-            _AUTHORS: meta.authors,
-        }
-    if meta.signed_off_by:
-        _add(headers, _SIGNED_OFF_BY, meta.signed_off_by)
+    for name, values in (
+        (_COMMIT_TIME, (meta.commit_time,)),
+        (_AUTHOR_TIME, (meta.author_time,)),
+        (_COMMITTER, (meta.committer,)),
+        (_AUTHORS, meta.authors),
+        (_SIGNED_OFF_BY, meta.signed_off_by),
+    ):
+        if values:
+            headers[name] = headers.get(name, ()) + values
     return tuple([(name, headers[name]) for name in java_header_order(tuple(headers))])
 
 
@@ -70,10 +65,6 @@ def meta_of(commit: Commit) -> CommitMeta:
         commit_time=_normalised(commit_times[0]) if commit_times else None,
         parents=parents,
     )
-
-
-def _add(headers: dict[str, tuple[str, ...]], name: str, values: tuple[str, ...]) -> None:
-    headers[name] = headers.get(name, ()) + values
 
 
 @lru_cache(maxsize=1024)  # In nearly all commits both times are the same text.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.errors import RepositoryCorrupt
 from morag.format.content_values import ID, TABLE, TABLE_STATE, content_of_value
-from morag.format.ids import value_id_of
+from morag.format.ids import value_id
 from morag.format.messages import VARINT_PATTERN, int64, sized_tag
 from morag.format.object_codec import VALUE, decode
 from morag.format.objects import Value
@@ -79,7 +79,7 @@ def _usual_table(row: Row) -> IcebergTable | None:
     try:
         if same_id != id or (size, inner_size, state_size, at_size) != _sizes(len(data), len(at)):
             return None
-        if value_id_of(id, _PAYLOAD, data[found.end(3) :]) != row.id:
+        if value_id(id, _PAYLOAD, data[found.end(3) :]) != row.id:
             return None
         return IcebergTable(
             id=id.decode(),

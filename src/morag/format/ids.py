@@ -31,12 +31,8 @@ NO_CONTENT_ID: Final = bytes(16)
 _PAYLOADS: Final = tuple(n.to_bytes(4, "little") for n in range(128))
 
 
-def value_id(content_id: str, payload: int, data: bytes) -> ObjId:
-    return value_id_of(content_id.encode(), payload, data)
-
-
-def value_id_of(content_id: bytes, payload: int, data: bytes) -> ObjId:
-    # Without `_hash`: many values may be hashed in a row.
+def value_id(content_id: bytes, payload: int, data: bytes) -> ObjId:
+    # Without `_hash`, because a commit may hash many values.
     return ObjId(sha256(b"VALUE" + content_id + _PAYLOADS[payload] + data).digest())
 
 
@@ -90,8 +86,10 @@ def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> byt
 
 
 def _texts(message: str, headers: Headers) -> bytes:
-    parts = [part for name, values in headers for part in (name, *values)]
-    return "".join((message, *parts)).encode()
+    parts = [message]
+    for name, values in headers:
+        parts += (name, *values)
+    return "".join(parts).encode()
 
 
 def _hash(*parts: bytes) -> ObjId:

@@ -57,8 +57,8 @@ def chunk_head(previous: bytes | None, key: bytes) -> bytes:
 def chunk_heads(keys: Sequence[bytes]) -> list[bytes]:
     """The heads of all chunks of an index, as `chunk_head` makes them.
 
-    A key becomes a number only once here, and nothing is called for it: that takes a third of the
-    time, and a commit of many operations spends much of its time on this.
+    Here each key becomes a number only once, and most keys need no call: that takes a third of the
+    time, which shows in commits of many operations.
     """
     heads: list[bytes] = []
     number_of = int.from_bytes

@@ -266,7 +266,7 @@ TEXT: Final = FieldType(
 def enumerated(kind: type[Enum], zero: Enum | None = None) -> FieldType:
     return FieldType(
         wire_type=VARINT_TYPE,
-        write="{tag} + varint({value}.value)",
+        write="{tag} + varint({value}._value_)",  # `value` is a property, which takes longer.
         read=f"{kind.__name__}({{value}})",
         zero=zero,
         names={kind.__name__: kind},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -53,7 +52,6 @@ from morag.protobuf import (
     read_varint,
     tag_of,
     tagged_fields,
-    text_field,
 )
 
 if TYPE_CHECKING:
@@ -62,8 +60,6 @@ if TYPE_CHECKING:
     from morag.format.ids import Headers
     from morag.format.objects import Obj
     from morag.protobuf import FieldHeads
-
-_SHORT_HEADER: Final = 256  # Characters of a name and its value.
 
 
 def encode(obj: Obj, referenced_micros: int = 0) -> Row:
@@ -156,20 +152,17 @@ def _short_stripe(data: bytes) -> Stripe | None:
 # Headers
 
 
-def _header_field(number: int, header: tuple[str, tuple[str, ...]]) -> bytes:
-    # Commits share most of their headers. Long headers would take too much memory.
-    name, values = header
-    is_short = len(values) == 1 and len(name) + len(values[0]) <= _SHORT_HEADER
-    return (_cached_header_field if is_short else _new_header_field)(number, header)
-
-
-def _new_header_field(number: int, header: tuple[str, tuple[str, ...]]) -> bytes:
-    name, values = header
-    encoded = [text_field(_HEADER_VALUES, value) for value in values]
-    return bytes_field(number, text_field(_HEADER_NAME, name) + b"".join(encoded))
-
-
-_cached_header_field: Final = lru_cache(maxsize=2048)(_new_header_field)
+def _header_fields(number: int, headers: Headers) -> bytes:
+    heads = HEADS[number]
+    fields: list[bytes] = []
+    for name, values in headers:
+        text = name.encode()
+        message = _NAME_HEADS[len(text)] + text
+        for value in values:
+            text = value.encode()
+            message += _VALUE_HEADS[len(text)] + text
+        fields += (heads[len(message)], message)
+    return b"".join(fields)
 
 
 def _header(name: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -177,8 +170,10 @@ def _header(name: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 _HEADER: Final = Message(_header, Field(1, "name", TEXT), Field(2, "values", TEXT, REPEATED))
-_HEADER_NAME, _HEADER_VALUES = (field.number for field in _HEADER.fields.values())
-_HEADERS: Final = nested("header", _header_field, _HEADER.decode)
+_NAME_HEADS, _VALUE_HEADS = (HEADS[field.number] for field in _HEADER.fields.values())
+_HEADERS: Final = nested(
+    "headers", _header_fields, _HEADER.decode, write_all="write_headers({number}, {value})"
+)
 
 
 # Objects

@@ -129,7 +129,7 @@ class Value(Struct, frozen=True, gc=False):
     id: ObjId = ObjId(b"")
 
     def __post_init__(self) -> None:
-        force_setattr(self, "id", ids.value_id(self.content_id, self.payload, self.data))
+        force_setattr(self, "id", ids.value_id(self.content_id.encode(), self.payload, self.data))
 
 
 class Serializable(Protocol):

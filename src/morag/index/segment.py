@@ -108,8 +108,8 @@ class Segment(Struct, frozen=True, gc=False):
         return [key for key, op in self.items() if op.startswith(action)]
 
     def with_actions(self, actions: bytes, keys: Iterable[bytes] | None = None) -> Segment:
-        """A copy with other actions, by a table of all bytes, in the entries of these keys or in
-        all. It has the keys."""
+        """A copy with other actions, by a table as for `bytes.translate`, in all entries or in
+        those of these keys, which must be here."""
         data, find, ends = bytearray(self.data), self.data.find, self.ends
         positions = (
             range(len(ends)) if keys is None else [bisect_left(self.keys, key) for key in keys]
@@ -147,12 +147,13 @@ class Segment(Struct, frozen=True, gc=False):
             return self
         keys, count = self.keys, len(self.keys)
         runs: list[_Run] = []
-        mine = theirs = replaced = 0  # Positions up to which both are in the runs.
+        mine = theirs = 0  # The positions up to which both are in the runs.
+        replaced = 0
         for at, key in enumerate(other.keys):
-            before = bisect_left(keys, key, mine)
-            if mine < before:
-                runs += ((other, theirs, at), (self, mine, before))
-                mine, theirs = before, at
+            if mine < count and keys[mine] < key:
+                start, mine = mine, bisect_left(keys, key, mine)
+                runs += ((other, theirs, at), (self, start, mine))
+                theirs = at
             if mine < count and keys[mine] == key:
                 mine += 1
                 replaced += 1
@@ -202,6 +203,8 @@ class Segment(Struct, frozen=True, gc=False):
 
     def joined(self, other: Segment) -> Segment:
         """This segment followed by another whose keys are all greater."""
+        if not self.keys or not other.keys:
+            return self if self.keys else other
         return _of_runs([(self, 0, len(self.keys)), (other, 0, len(other.keys))])
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr
 
 from morag.backend.base import LogRow
 from morag.errors import BadRequest, RepositoryCorrupt
@@ -106,7 +106,9 @@ def read_moves(
 
 
 def _row(key: bytes, move: RefMove) -> LogRow:
-    return LogRow(key, _encode(replace(move, checksum=_checksum(key, move))))
+    """The line of a move that has no checksum yet."""
+    force_setattr(move, "checksum", _checksum(key, move))
+    return LogRow(key, _encode(move))
 
 
 def _move_of(row: LogRow) -> RefMove:

@@ -125,15 +125,21 @@ def check_content(content: Content) -> None:
     match content:
         case IcebergTable():
             _check_texts(content, content.metadata_location)
-            _check_int(content, "snapshotId", content.snapshot_id, INT64_LIMIT)
-            _check_int(content, "schemaId", content.schema_id, INT32_LIMIT)
-            _check_int(content, "specId", content.spec_id, INT32_LIMIT)
-            _check_int(content, "sortOrderId", content.sort_order_id, INT32_LIMIT)
+            _check_numbers(
+                content,
+                ("snapshotId", content.snapshot_id, INT64_LIMIT),
+                ("schemaId", content.schema_id, INT32_LIMIT),
+                ("specId", content.spec_id, INT32_LIMIT),
+                ("sortOrderId", content.sort_order_id, INT32_LIMIT),
+            )
         case IcebergView():
             _check_texts(content, content.metadata_location)
             _check_optional(content, content.sql_text, content.dialect)
-            _check_int(content, "versionId", content.version_id, INT64_LIMIT)
-            _check_int(content, "schemaId", content.schema_id, INT32_LIMIT)
+            _check_numbers(
+                content,
+                ("versionId", content.version_id, INT64_LIMIT),
+                ("schemaId", content.schema_id, INT32_LIMIT),
+            )
         case DeltaLakeTable():
             _check_listed(content, "metadataLocationHistory", content.metadata_location_history)
             _check_listed(content, "checkpointLocationHistory", content.checkpoint_location_history)
@@ -162,7 +168,8 @@ def check_content(content: Content) -> None:
                 f"{type(content).__name__} is not a content type; known: "
                 f"{', '.join(sorted(TYPE_NAMES.values()))}"
             )
-    _check_optional(content, content.id)
+    if content.id is not None:
+        _check_texts(content, content.id)
 
 
 def type_name(content: Content) -> str:
@@ -192,8 +199,10 @@ def _check_list(content: Content, field: str, value: object) -> None:
         raise BadRequest(f"{type_name(content)}: {field} must be a tuple of texts, not {value!r}")
 
 
-def _check_int(content: Content, field: str, value: object, limit: int) -> None:
-    if type(value) is not int or not -limit <= value < limit:  # True would be stored as 1.
-        raise BadRequest(
-            f"{type_name(content)}: {field} must be a whole number from {-limit} to {limit - 1}"
-        )
+def _check_numbers(content: Content, *numbers: tuple[str, object, int]) -> None:
+    """Each has the name of its field and the limit of its type."""
+    for name, value, limit in numbers:
+        if type(value) is not int or not -limit <= value < limit:  # True would be stored as 1.
+            raise BadRequest(
+                f"{type_name(content)}: {name} must be a whole number from {-limit} to {limit - 1}"
+            )

@@ -195,12 +195,15 @@ def checked(operations: Sequence[Operation]) -> list[tuple[bytes, Operation]]:
     found: list[tuple[bytes, Operation]] = []
     seen: dict[bytes, Operation] = {}
     for operation in operations:
-        _check_kind(operation)
-        check_key(operation.key)
         if isinstance(operation, Put):
+            check_key(operation.key)
             check_content(operation.content)
             if operation.expected_content is not None:
                 check_content(operation.expected_content)
+        elif isinstance(operation, Delete | Unchanged):
+            check_key(operation.key)
+        else:
+            raise BadRequest(f"{operation!r} is not an operation; use Put, Delete or Unchanged")
         key = store_key(operation.key)
         before = seen.get(key)
         if before is not None and not (
@@ -212,11 +215,6 @@ def checked(operations: Sequence[Operation]) -> list[tuple[bytes, Operation]]:
         seen[key] = operation
         found.append((key, operation))
     return found
-
-
-def _check_kind(operation: object) -> None:
-    if not isinstance(operation, Put | Delete | Unchanged):
-        raise BadRequest(f"{operation!r} is not an operation; use Put, Delete or Unchanged")
 
 
 class _EntryChanges:

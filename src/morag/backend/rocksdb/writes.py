@@ -35,14 +35,14 @@ class Writes:
         self, prefix: bytes, rows: Sequence[Row], stored: Sequence[bytes | None]
     ) -> frozenset[ObjId]:
         """Insert the rows, of which some may be `stored`. Returns the ids of the others."""
-        new = []
+        new, put, in_rows = [], self.batch.put, self._in_rows
         for row, message in zip(rows, stored, strict=True):
             if message is None:
                 new.append(row.id)
                 message = encode_row(row)
             else:
                 message = refreshed(row.id, message, row.referenced_micros)
-            self.batch.put(row_key(prefix, row.id), message, self._in_rows)
+            put(row_key(prefix, row.id), message, in_rows)
         return frozenset(new)
 
     def move(self, key: bytes, ref: Ref | None) -> None:
