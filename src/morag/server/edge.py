@@ -126,14 +126,16 @@ class Edge:
 
     def start(self, request: Request, later: Later, done: Callable[[Response], None]) -> None:
         """Start a `Later`; `done` is always called once, on the event loop."""
-        waits = True
+        waits, has_started = True, False
 
         def finished(response: Response) -> None:
             """Encode the response in the thread that made it, and return to the loop."""
             encoded = self._encoded(request, response)
-            if self._is_on_loop:
-                deliver(encoded)  # Not in another turn of the loop, which costs several µs.
+            if has_started and self._is_on_loop:
+                deliver(encoded)  # Another turn of the loop would cost several microseconds.
             else:
+                # After the other requests that have arrived: the client processes this response
+                # while the server reads the next ones, and not one after the other.
                 self._call_soon(deliver, encoded)
 
         def deliver(response: Response) -> None:
@@ -146,6 +148,7 @@ class Edge:
 
         self.pending += 1
         run(later, self._spawn, finished, partial(self.failure, request))
+        has_started = True
 
     def next_piece(
         self,
