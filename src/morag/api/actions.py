@@ -268,19 +268,23 @@ def merge(
 def transplant(
     call: Call,
     source: str,
-    hashes: Sequence[RequestedRef],
+    hashes: Sequence[str],
     target: RequestedRef,
     options: MergeOptions,
     show: Callable[[MergeResult], Response],
 ) -> Answer:
     changes = call.service.changes
 
-    def work() -> Answer:
-        return call.in_lane(changes.transplant_request(source, hashes, target, options), show)
+    def parsed() -> list[RequestedRef]:
+        return [RequestedRef.of(source, hash) for hash in hashes]
+
+    def work(commits: Sequence[RequestedRef]) -> Answer:
+        return call.in_lane(changes.transplant_request(source, commits, target, options), show)
 
     if len(hashes) <= _FEW_COMMITS:
-        return call.near(work, target, *hashes, is_change=True)
-    return call.before_lane(work)
+        few = parsed()
+        return call.near(lambda: work(few), target, *few, is_change=True)
+    return call.before_lane(lambda: work(parsed()))
 
 
 def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:
