@@ -18,7 +18,7 @@ from morag.api.http import Request
 from morag.api.v1.structs import DiffsV1, EntriesV1, EntryV1, LogEntryV1, LogV1
 from morag.backend.memory import MemoryBackend
 from morag.errors import BadRequest
-from morag.model.content import Content, check_content
+from morag.model.content import UDF, Content, check_content
 from morag.rest import responses
 from morag.rest.responses import KeyedContent, LogEntryView, ReferenceView
 from morag.versions.world import World
@@ -172,3 +172,21 @@ def test_contents_and_diffs(history: History, with_settings: Settings) -> None:
     old = scene.view("old")
     scene.check("v2/trees/old/diff/main", "", responses.Diffs(diffs, None, old, main))
     scene.check("v1/diffs/old...main", "", DiffsV1(diffs))
+
+
+def test_contents_that_are_kept_missing_large_or_repeated_come_in_the_requested_order() -> None:
+    """Two large contents of the 100 that are looked up together are more than one batch has."""
+    keys = [ContentKey.of(f"{number:03}") for number in range(300)]
+    puts: dict[ContentKey, Content] = {
+        key: UDF(sql_text="x" * (70_000 if number % 50 == 7 else 10))
+        for number, key in enumerate(keys)
+        if number % 3
+    }
+    scene = Scene([(CommitMeta(message="tables"), puts)], Settings(namespace_validation=False))
+    contents = scene.repo.contents.get_all("main", keys)
+    assert list(contents) == list(puts)
+    for wanted in (keys[:90], keys[:150], keys[::-1], [*keys, *keys]):
+        found = [KeyedContent(key, contents[key]) for key in dict.fromkeys(wanted) if key in puts]
+        query = "&".join(f"key={key}" for key in wanted)
+        expected = responses.Contents(tuple(found), scene.view("main"))
+        scene.check("v2/trees/main/contents", query, expected)

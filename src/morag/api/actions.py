@@ -7,6 +7,7 @@ build the response of its version.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -268,20 +269,24 @@ def merge(
 def transplant(
     call: Call,
     source: str,
-    hashes: Sequence[RequestedRef],
+    hashes: Sequence[str],
     target: RequestedRef,
     options: MergeOptions,
     show: Callable[[MergeResult], Response],
 ) -> Answer:
     changes = call.service.changes
 
-    def work(may_walk: bool) -> Answer:
-        request = changes.transplant_request(source, hashes, target, options, may_walk)
+    def work(commits: Sequence[RequestedRef], may_walk: bool) -> Answer:
+        request = changes.transplant_request(source, commits, target, options, may_walk)
         return call.in_lane(request, show)
 
+    def parsed() -> list[RequestedRef]:
+        return [RequestedRef.of(source, hash) for hash in hashes]
+
     if len(hashes) <= _FEW_COMMITS:
-        return call.near_lane(work, target, *hashes)
-    return call.before_lane(lambda: work(True))
+        few = parsed()
+        return call.near_lane(partial(work, few), target, *few)
+    return call.before_lane(lambda: work(parsed(), may_walk=True))
 
 
 def _keyed(found: tuple[ContentKey, bytes]) -> KeyedContent:

@@ -73,12 +73,15 @@ class Segment(Struct, frozen=True, gc=False):
         found: dict[bytes, bytes] = {}
         at, end = 0, bisect_right(own, keys[-1]) if keys else 0
         for key in keys:
-            at = bisect_left(own, key, at, end)
             if at == end:  # For the first key already, if none of the entries is between the keys.
                 break
-            if own[at] == key:
-                start = ends[at - 1] if at else 0
-                found[key] = data[find(END, start + 1) + 2 : ends[at]]  # As in `_op_start`.
+            if own[at] != key:  # It often is equal: clients read all tables of a namespace.
+                at = bisect_left(own, key, at, end)
+                if at == end or own[at] != key:
+                    continue
+            start = ends[at - 1] if at else 0
+            found[key] = data[find(END, start + 1) + 2 : ends[at]]  # As in `_op_start`.
+            at += 1
         return found
 
     def items(self) -> Iterator[Entry]:

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 # Work on more bytes takes longer than about a millisecond, and would block the event loop.
 COMPRESS_IN_PLACE_BYTES: Final = 64 * 1024
 DECOMPRESS_IN_PLACE_BYTES: Final = 4 * 1024
+# Reading and checking a KiB takes 12 microseconds if its operations have a usual length, up to 75
+# if they, or the hashes of a transplant, are as short as possible, and up to 210 if it is wrong and
+# read leniently. 24 KiB would save nothing: commits of 50 tables, which have 17 KiB, cost the same.
 READ_IN_PLACE_BYTES: Final = 16 * 1024
 
 _LARGE_BODIES: Final = (
@@ -126,14 +129,16 @@ class Edge:
 
     def start(self, request: Request, later: Later, done: Callable[[Response], None]) -> None:
         """Start a `Later`; `done` is always called once, on the event loop."""
-        waits = True
+        waits, has_started = True, False
 
         def finished(response: Response) -> None:
             """Encode the response in the thread that made it, and return to the loop."""
             encoded = self._encoded(request, response)
-            if self._is_on_loop:
-                deliver(encoded)  # Not in another turn of the loop, which costs several µs.
+            if has_started and self._is_on_loop:
+                deliver(encoded)  # Another turn of the loop would cost several microseconds.
             else:
+                # Also on the loop, if it is ready at once: 8 clients that request many contents
+                # got about 10 % fewer of them when such responses were sent in the same turn.
                 self._call_soon(deliver, encoded)
 
         def deliver(response: Response) -> None:
@@ -146,6 +151,7 @@ class Edge:
 
         self.pending += 1
         run(later, self._spawn, finished, partial(self.failure, request))
+        has_started = True
 
     def next_piece(
         self,

@@ -398,10 +398,10 @@ def _pairs(looked_up: Iterable[LookedUp]) -> Iterator[tuple[ContentKey, bytes | 
     return chain.from_iterable(zip(keys, ops, strict=True) for keys, ops in looked_up)
 
 
-def _existing(keys: Sequence[ContentKey], ops: Sequence[bytes | None]) -> Iterable[ContentKey]:
-    return (
-        (key for key, op in zip(keys, ops, strict=True) if op is not None) if None in ops else keys
-    )
+def _existing(keys: Sequence[ContentKey], ops: Sequence[bytes | None]) -> Sequence[ContentKey]:
+    if None not in ops:
+        return keys
+    return [key for key, op in zip(keys, ops, strict=True) if op is not None]
 
 
 def _lookup(

@@ -88,8 +88,7 @@ def transplant(call: Call) -> Answer:
     with Checks("transplantCommitsIntoBranch") as check:  # Reported separately, as Nessie does.
         check.is_there("transplant", body)
     assert body is not None, "checked"
-    source = body.from_ref_name
-    hashes = [RequestedRef.of(source, hash) for hash in body.hashes_to_transplant or ()]
+    hashes = body.hashes_to_transplant or ()
     if body.keep_individual_commits is False:
         raise BadRequest(
             "The parameter 'keepIndividualCommits' is deprecated. Transplant operations only "
@@ -97,7 +96,7 @@ def transplant(call: Call) -> Answer:
         )
     meta = CommitMeta(message=call.query.text("message") or "")
     options = body.options(meta, body.key_merge_modes, squash=False)
-    return actions.transplant(call, source, hashes, target, options, _merged)
+    return actions.transplant(call, body.from_ref_name, hashes, target, options, _merged)
 
 
 def _committed(branch: str, result: CommitResult) -> Response:

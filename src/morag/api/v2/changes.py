@@ -89,11 +89,10 @@ def transplant(call: Call) -> Answer:
     with Checks("transplantCommitsIntoBranch") as check:  # Reported separately, as Nessie does.
         check.is_there("transplant", body)
     assert body is not None, "checked"
-    target, name = call.target(branch), body.from_ref_name
-    hashes = [RequestedRef.of(name, hash) for hash in body.hashes_to_transplant or ()]
+    target, hashes = call.target(branch), body.hashes_to_transplant or ()
     meta = with_headers(CommitMeta(message=body.message or ""), call.request.headers)
     options = body.options(meta, body.key_merge_modes, squash=False)
-    return actions.transplant(call, name, hashes, target, options, ok)
+    return actions.transplant(call, body.from_ref_name, hashes, target, options, ok)
 
 
 def _committed(name: str, result: CommitResult) -> Response:
