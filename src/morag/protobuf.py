@@ -42,7 +42,8 @@ def varint(value: int) -> bytes:
 
 
 def _eight_or_nine_bytes(low: int, middle: int, high: int) -> bytes:
-    """The varint of a number in parts of 28, 21 and 14 bits, in two thirds of a loop's time.
+    """The varint of a number in parts of 28, 21 and 14 bits, a third faster than a loop for nine
+    bytes, and a sixth for eight.
 
     Each part fits into one digit of Python's numbers, which is faster to compute with.
     """

@@ -32,8 +32,7 @@ _PAYLOADS: Final = tuple(n.to_bytes(4, "little") for n in range(128))
 
 
 def value_id(content_id: bytes, payload: int, data: bytes) -> ObjId:
-    # Without `_hash`, because a commit may hash many values.
-    return ObjId(sha256(b"VALUE" + content_id + _PAYLOADS[payload] + data).digest())
+    return _hash(b"VALUE", content_id, _PAYLOADS[payload], data)
 
 
 def ref_id(name: str, initial_pointer: ObjId, created_micros: int) -> ObjId:

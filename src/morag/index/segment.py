@@ -161,11 +161,33 @@ class Segment(Struct, frozen=True, gc=False):
                 mine += 1
                 replaced += 1
         runs += ((other, theirs, len(other.keys)), (self, mine, count))
-        data, ends = _chunks(runs)
         if replaced < len(other.keys):
-            return Segment(_keys(runs), data, ends)
-        # Versions of a segment share what is the same, because many of them are in the cache.
-        return Segment(keys, data, self.ends if ends == self.ends else ends)
+            return _of_runs(runs)
+        # Versions of a segment share their keys, because many of them are in the cache.
+        return self._overwritten(runs) or Segment(keys, *_chunks(runs))
+
+    def _overwritten(self, runs: Sequence[_Run]) -> Segment | None:
+        """Runs of another segment written over entries with the same keys, so that nothing moves
+        and no key is encoded. None if an entry has another length.
+
+        Each run of the other segment is followed by the run of this one behind the entries that it
+        replaces, as `merged` makes them.
+        """
+        pieces: list[bytes] = []
+        done = 0
+        for (other, low, high), (_, behind, _) in zip(runs[::2], runs[1::2], strict=True):
+            if low == high:
+                continue
+            first = behind - (high - low)
+            start, their_start = self._op_start(first), other._op_start(low)
+            moved = start - their_start
+            their_ends = other.ends[low:high]
+            if self.ends[first:behind] != array("I", [end + moved for end in their_ends]):
+                return None
+            pieces += (self.data[done:start], other.data[their_start : their_ends[-1]])
+            done = self.ends[behind - 1]
+        pieces.append(self.data[done:])
+        return Segment(self.keys, b"".join(pieces), self.ends)
 
     def without(self, keys: Iterable[bytes]) -> Segment:
         """A copy without the entries of these keys, which come in key order."""
