@@ -62,9 +62,9 @@ class NewIndex(Struct, frozen=True):
 def may_spill_widely(persist: Persist, head: Commit) -> bool:
     """Whether a few more entries may spill the incremental index into very many stripes."""
     directory = index_of(persist, head).directory
-    return len(directory) > _MANY_STRIPES and len(
-        head.incremental
-    ) + _FEW_ENTRIES_BYTES > _limit_bytes(persist.settings, directory)
+    if len(directory) <= _MANY_STRIPES:
+        return False
+    return len(head.incremental) + _FEW_ENTRIES_BYTES > _limit_bytes(persist.settings, directory)
 
 
 def grown_index(
