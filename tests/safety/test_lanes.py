@@ -18,7 +18,6 @@ from morag.format.objects import Index
 from morag.logic.reflog import RefOperation
 from morag.model.content import IcebergTable
 from morag.model.keys import ContentKey
-from morag.model.merging import MergeOptions
 from morag.model.operations import Delete, Put
 from morag.persist.cache import ObjectCache
 from morag.persist.persist import ObjectMissing, Persist
@@ -427,14 +426,3 @@ def test_a_driver_that_must_be_brief_leaves_a_large_commit_to_its_own_driver(
     assert lengths == [2, 3, 5], "the driver of a large commit also takes the commits behind it"
     assert spawner.were_brief == [True, True, False]
     assert messages(repo, "main") == [f"{n}" for n in range(len(sizes))]
-
-
-def test_a_merge_is_never_brief(repo: Repository) -> None:
-    repo.references.create_branch("dev", "main")
-    repo.commit("dev", [put("a")], "a")
-    spawner = spawners.ManualSpawner()
-    request = repo.merge_request("dev", "main", MergeOptions())
-    repo.start(request, spawner.spawn, lambda ticket: ticket.result())
-    assert spawner.were_brief == [False]
-    spawner.run_one()
-    assert not spawner.waiting

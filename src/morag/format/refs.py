@@ -42,6 +42,13 @@ def decode_ref(data: bytes, name: str = "") -> Ref:
     return _refs.remember(data, ref)
 
 
+def is_ref(data: bytes | None, expected: Ref | None) -> bool:
+    """Whether a stored message is the expected ref, by its identity; None stands for absent."""
+    if data is None or expected is None:
+        return data is None and expected is None
+    return decode_ref(data, expected.name).identity == expected.identity
+
+
 def encode_previous(previous: tuple[PreviousPointer, ...]) -> bytes | None:
     """The value of the column `prev_ptr`; None if there is no previous pointer."""
     if not previous:

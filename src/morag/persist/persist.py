@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
@@ -30,6 +29,7 @@ from morag.format.proof import is_proven
 from morag.format.records import UNIQUE_KIND, PreviousPointer
 from morag.persist.cache import ObjectCache
 from morag.persist.near import NearReads
+from morag.persist.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,9 +88,7 @@ class Persist:
         self.clock_nanos = clock_nanos
         self._refutes = refutes
         self._recent: deque[ObjId] = deque()
-        self._staged: dict[ObjId, Obj] = {}
-        self._stagings: dict[ObjId, int] = {}
-        self._staging = Lock()
+        self._staging = Staging()
         self.near = NearReads()
         self._apply = backend.apply if isinstance(backend, AppliesAtOnce) else None
         self._quick = backend if isinstance(backend, SyncsLater) else None
@@ -162,7 +160,7 @@ class Persist:
         found: dict[ObjId, Obj] = {}
         missing: list[ObjId] = []
         for id in dict.fromkeys(ids):
-            obj = self._cache.get(id) or self._staged.get(id)
+            obj = self._cache.get(id) or self._staging.get(id)
             if obj is None:
                 missing.append(id)
             else:
@@ -288,18 +286,10 @@ class Persist:
 
     def stage(self, objs: Iterable[Obj]) -> None:
         """Make objects readable that are about to be published, until `unstage`."""
-        with self._staging:
-            for obj in objs:
-                self._staged[obj.id] = obj
-                self._stagings[obj.id] = self._stagings.get(obj.id, 0) + 1
+        self._staging.add(objs)
 
     def unstage(self, objs: Iterable[Obj]) -> None:
-        """Undo one `stage`. Two branches may be about to publish the same segment or value."""
-        with self._staging:
-            for obj in objs:
-                self._stagings[obj.id] -= 1
-                if self._stagings[obj.id] == 0:
-                    del self._staged[obj.id], self._stagings[obj.id]
+        self._staging.remove(objs)
 
     def demote(self, ids: Iterable[ObjId]) -> None:
         """A hint that these objects were replaced by newer ones."""
@@ -359,9 +349,10 @@ class Persist:
             return ref
         now = self.now_micros()
         oldest = now - self.settings.previous_heads_seconds * 1_000_000
-        kept = [p for p in ref.previous if p.until_micros >= oldest]
-        kept.insert(0, PreviousPointer(ref.pointer, now))
-        previous = tuple(kept[: self.settings.previous_heads_count])
+        kept = ref.previous
+        if kept and kept[-1].until_micros < oldest:  # The newest come first.
+            kept = tuple(p for p in kept if p.until_micros >= oldest)
+        previous = (PreviousPointer(ref.pointer, now), *kept)[: self.settings.previous_heads_count]
         return msgspec.structs.replace(ref, pointer=pointer, previous=previous)
 
     # The ref-log

@@ -135,6 +135,7 @@ class BatchWriter:
             raise WouldWait
         outcomes = []
         objects: list[Obj] = []
+        staged: list[Obj] = []
         rows: list[Row] = []
         commits: list[Commit] = []
         try:
@@ -147,8 +148,10 @@ class BatchWriter:
                     continue
                 outcomes.append((ticket, proposal))
                 if proposal.commits:
-                    # The next request builds on this commit, which is not stored yet.
-                    self._persist.stage(proposal.objects)
+                    if ticket is not batch[-1]:
+                        # The next request builds on this commit, which is not stored yet.
+                        self._persist.stage(proposal.objects)
+                        staged += proposal.objects
                     objects += proposal.objects
                     rows += new
                     commits += proposal.commits
@@ -160,7 +163,7 @@ class BatchWriter:
             elif not is_sure:
                 return False
         finally:
-            self._persist.unstage(objects)
+            self._persist.unstage(staged)
         _settle(outcomes)
         return True
 

@@ -13,13 +13,13 @@ from rocksdict import ColumnFamily, WriteBatch
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
 from morag.backend.ordered_keys import after, id_range, is_row_id, log_prefix_of, prefix_of, row_key
 from morag.backend.rocksdb.errors import WRITING
-from morag.backend.rocksdb.opening import REFS, ROWS, open_database
+from morag.backend.rocksdb.opening import REFS, ROWS, close_all, open_database
 from morag.backend.rocksdb.reads import FEW, RocksDBReads
 from morag.backend.rocksdb.secondary import open_secondary
 from morag.backend.rocksdb.writes import Writes
 from morag.backend.store_files import keep_until_exit, lost_file_message, real_path
 from morag.errors import StoreCannotWrite, StoreLocked
-from morag.format.refs import decode_ref
+from morag.format.refs import decode_ref, is_ref
 from morag.format.rows import decode_row, encode_row
 
 if TYPE_CHECKING:
@@ -187,13 +187,7 @@ class RocksDBBackend:
                 _log.error("Closing the store '%s': %s", self._path, self._refusal)
                 return
             newest = self._db.latest_sequence_number()
-            # RocksDB shuts down when the last of these is gone; each flushes what it wrote.
-            failure = None
-            for family in (self._refs, self._rows, self._db):
-                try:
-                    family.close()
-                except Exception as error:  # noqa: BLE001 - The others must be closed, too.
-                    failure = error
+            failure = close_all(self._refs, self._rows, self._db)
             del self._in_refs, self._in_rows
             if self._notes is not None:
                 self._notes.cleanup()
@@ -303,7 +297,7 @@ class RocksDBBackend:
         before = dict(zip(keys, self._read.several(self._refs, keys), strict=True))
         expected = [swap.expected for swap in swaps]
         if any(message is not None for _, message in unique) or not all(
-            map(_is, before.values(), expected)
+            map(is_ref, before.values(), expected)
         ):
             fresh = frozenset(id for id, message in unique if message is None)
             return Applied(swapped=False, new=fresh)
@@ -418,12 +412,6 @@ class RocksDBBackend:
 def _keys(repo: str, swaps: Sequence[RefSwap]) -> list[bytes]:
     prefix = prefix_of(repo)
     return [prefix + swap.name.encode() for swap in swaps]
-
-
-def _is(value: bytes | None, expected: Ref | None) -> bool:
-    if value is None or expected is None:
-        return value is None and expected is None
-    return decode_ref(value, expected.name).identity == expected.identity
 
 
 def _is_key(key: bytes, prefix: bytes, value: bytes) -> bool:

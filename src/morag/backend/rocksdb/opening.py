@@ -186,6 +186,20 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def close_all(*families: Rdict) -> Exception | None:
+    """Close all parts of a store, and return the last error.
+
+    RocksDB shuts down when the last of them is gone; each flushes what it wrote.
+    """
+    failure = None
+    for family in families:
+        try:
+            family.close()
+        except Exception as error:  # noqa: BLE001 - The others must be closed, too.
+            failure = error
+    return failure
+
+
 def engine_options(blocks: Cache, memtable_bytes: int) -> Options:
     """Nessie's options where they matter for the files; the others are chosen for speed.
 
