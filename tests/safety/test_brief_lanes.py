@@ -474,7 +474,7 @@ def test_a_merge_that_may_take_long_gets_a_thread(
 @pytest.mark.parametrize(
     ("commits", "puts", "options"),
     [
-        (9, 1, {}),
+        (5, 1, {}),
         (1, 400, {}),
         (1, 1, {"squash": True}),
         (1, 1, {"default": MergeBehavior.FORCE}),
@@ -489,19 +489,67 @@ def test_a_transplant_that_may_take_long_gets_a_thread(
     assert merging.outcomes["one"] == merging.head()
 
 
-def test_a_merge_is_made_on_the_head_that_it_finds(merging: Merging) -> None:
+def test_a_merge_is_made_on_the_head_that_it_finds() -> None:
     """Its base was searched on another head before, when it had to wait."""
     store = Store(FaultyBackend, False, QUICK, World())
     server = Merging(store.backend)
     server.repo.commit("main", [put("first")], "first")
-    server.branch("one")
+    (source,) = server.branch("one")
     store.backend.plan = Upcoming({"try_apply": [Fault.WOULD_WAIT]})
-    server.merge("one")
+    request = server.repo.merge_request("one", "main", MergeOptions())
+    results: list[Any] = []
+    server.repo.start(request, server._spawner.spawn, lambda t: results.append(t.result()))
     server.run("loop")
-    other = store.other()
-    merged = other.merge("one", "main").resultant_target_hash
+    merged = store.other().merge("one", "main").resultant_target_hash
     assert server.run_all() == ["thread"]
-    assert server.outcomes == {"one": merged}, "there was nothing left to merge"
+    (result,) = results
+    assert result.common_ancestor == source, "the other server merged it already"
+    assert (result.was_applied, result.resultant_target_hash) == (False, merged)
+
+
+@pytest.mark.parametrize("change", ["commit", "merge", "transplant"])
+@pytest.mark.parametrize(("puts", "places"), [(900, ["loop"]), (1200, ["loop", "thread"])])
+def test_a_change_on_top_of_a_large_commit_gets_a_thread(
+    merging: Merging, change: str, puts: int, places: list[str]
+) -> None:
+    """It moves all entries of that commit to stripes."""
+    hashes = merging.branch("one")
+    merging.repo.commit("main", [put(f"many-{n:04}") for n in range(puts)], "many")
+    match change:
+        case "commit":
+            merging.start("one")
+        case "merge":
+            merging.merge("one")
+        case _:
+            merging.transplant("one", *hashes)
+    assert merging.run_all() == places
+    assert merging.outcomes["one"] == merging.head()
+
+
+@pytest.mark.parametrize(("puts", "places"), [(100, ["loop"]), (300, ["loop", "thread"])])
+def test_a_merge_of_many_keys_that_are_in_no_stripe_gets_a_thread(
+    puts: int, places: list[str]
+) -> None:
+    server = Merging(MemoryBackend(), settings=Settings(max_incremental_index_bytes=60_000))
+    server.repo.commit("main", [put("first")], "first")
+    server.branch("one", 1, puts)
+    server.repo.commit("main", [put("main")], "main")
+    server.merge("one")
+    assert server.run_all() == places
+
+
+def test_a_merge_with_several_bases_gets_a_thread(merging: Merging) -> None:
+    repo = merging.repo
+    merging.branch("one")
+    repo.commit("main", [put("main")], "main")
+    heads = {name: repo.references.get(name).hash for name in ("main", "one")}
+    repo.merge(f"one@{heads['one']}", "main")
+    repo.merge(f"main@{heads['main']}", "one")
+    repo.commit("one", [put("more")], "more")
+    repo.commit("main", [put("else")], "else")
+    merging.merge("one")
+    assert merging.run_all() == ["loop", "thread"]
+    assert merging.outcomes["one"] == merging.head()
 
 
 # Failures of the store
@@ -719,9 +767,11 @@ def test_a_commit_that_may_rewrite_many_stripes_is_left_to_a_thread() -> None:
     repo = Repository(MemoryBackend(), settings, World())
     repo.commit("main", [put(f"t{number:03}") for number in range(300)], "many")
     repo.commit("main", [put("another")], "spills")
-    for most_stripes, was_brief in ((10_000, [True]), (5, [True, False])):
+    cases = ((10_000, 20, [True]), (5, 1, [True]), (5, 20, [True, False]))
+    for number, (most_stripes, puts, was_brief) in enumerate(cases):
         spawner = spawners.ManualSpawner()
-        request = repo.commit_request("main", [put(f"x{most_stripes}")], "x")
+        changes = [put(f"x{number}-{n}") for n in range(puts)]
+        request = repo.commit_request("main", changes, "x")
         with patch("morag.index.spill._MANY_STRIPES", most_stripes):
             repo.start(request, spawner.spawn, lambda ticket: None)
             spawner.run_all()

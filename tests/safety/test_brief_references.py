@@ -27,7 +27,13 @@ from tests import spawners
 from tests.backend.counting import CountingBackend
 from tests.backend.faulty import Fault, QuickTogetherBackend
 from tests.backend.slow_disk import SlowDisk
-from tests.safety.faulty_stores import QUICK, BusyQuickTogetherBackend, Store, Upcoming
+from tests.safety.faulty_stores import (
+    NO_FAULTS,
+    QUICK,
+    BusyQuickTogetherBackend,
+    Store,
+    Upcoming,
+)
 from tests.safety.history_checks import check_sound, found_names, in_thread, in_threads, put
 
 if TYPE_CHECKING:
@@ -227,14 +233,22 @@ def test_a_lock_of_the_references_is_not_waited_for() -> None:
     assert server.outcomes == {"a": "a"}
 
 
-@pytest.mark.parametrize(("most_stripes", "places"), [(10_000, ["loop"]), (2, ["loop", "thread"])])
+@pytest.mark.parametrize(
+    ("most_stripes", "names", "places"),
+    [
+        (10_000, ["a", "long" * 100], ["loop"]),
+        (2, ["a"], ["loop"]),
+        (2, ["a", "long" * 100], ["loop", "thread"]),  # Together they would spill.
+    ],
+)
 def test_a_change_that_may_rewrite_many_stripes_is_left_to_a_thread(
-    most_stripes: int, places: list[str]
+    most_stripes: int, names: list[str], places: list[str]
 ) -> None:
     server = Server(MemoryBackend())
     for number in range(40):
         server.repo.references.create_branch(f"branch-{number}", "main")
-    server.create("a")
+    for name in names:
+        server.create(name)
     with patch("morag.index.spill._MANY_STRIPES", most_stripes):
         assert server.run_all() == places
 
@@ -265,6 +279,20 @@ def test_a_write_whose_reply_is_lost_succeeds(store: Store) -> None:
     assert plan.is_over
     assert server.outcomes == {"a": "a"}
     assert found_names(store.other(), ["a"]) == {"a"}
+
+
+def test_a_write_that_is_not_synced_and_may_have_succeeded_is_not_repeated(
+    rocksdb: RocksDBBackend,
+) -> None:
+    """Nobody can see it before the next sync."""
+    backend = BusyQuickTogetherBackend(rocksdb, NO_FAULTS)
+    server = Server(backend)
+    backend.plan = Upcoming({"try_apply_all": [Fault.AFTER]})
+    server.create("a")
+    assert server.run_all() == ["loop"]
+    assert server.outcomes == {"a": StoreBusy.__name__}
+    rocksdb.sync()
+    assert server.names("a") == {"a"}
 
 
 def test_a_busy_store_is_retried_by_a_thread() -> None:

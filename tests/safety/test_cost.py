@@ -310,7 +310,7 @@ COSTS: dict[str, tuple[str, str]] = {
     ),
     "merge": (
         "5 refs, 2 commits, 1 stripe list, 1 segment in 7; wrote 1 commit in 1",
-        "4 refs, 1 commit in 3; wrote 1 commit in 1",
+        "4 refs, 2 commits in 4; wrote 1 commit in 1",
     ),
     "merge, not squashed": (
         "3 refs, 4 commits, 1 stripe list, 1 segment in 8; wrote 2 commits in 1",

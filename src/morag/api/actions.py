@@ -261,7 +261,7 @@ def merge(
     changes = call.service.changes
 
     def work(may_walk: bool) -> Answer:
-        return call.in_lane(changes.merge_request(source, target, options, may_walk), show)
+        return call.in_lane(changes.merge_request(source, target, options, may_walk=may_walk), show)
 
     return call.near_lane(work, source, target)
 
@@ -277,7 +277,7 @@ def transplant(
     changes = call.service.changes
 
     def work(commits: Sequence[RequestedRef], may_walk: bool) -> Answer:
-        request = changes.transplant_request(source, commits, target, options, may_walk)
+        request = changes.transplant_request(source, commits, target, options, may_walk=may_walk)
         return call.in_lane(request, show)
 
     def parsed() -> list[RequestedRef]:

@@ -13,9 +13,9 @@ from morag.api.json_pieces import as_encoded, encoded, ending_with_list, joined,
 from morag.api.later import AfterLookUp, Answer, InLane, InPieces, InThread, Pieces
 from morag.api.query import Query
 from morag.errors import BadRequest
+from morag.logic.history import TooFar
 from morag.model.names import check_hash
 from morag.service.ref_resolution import RequestedRef
-from morag.versions.tickets import WouldWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,13 +151,13 @@ class Call:
         """For a change of a branch that needs quick reads before it joins its lane.
 
         `work` gets whether it may walk along a long history. If it would have to, and may not, it
-        raises `WouldWait`: then a thread does it.
+        raises `TooFar`: then a thread does it.
         """
 
         def at_once() -> Answer:
             try:
                 return work(False)
-            except WouldWait:
+            except TooFar:
                 return self.before_lane(lambda: work(True))
 
         return self.near(at_once, *refs, is_change=True)

@@ -28,7 +28,7 @@ from morag.index.layered import CommitIndex, index_of
 from morag.index.segment import EMPTY, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from morag.config import Settings
     from morag.format.objects import Commit
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
 
+ENTRY_BYTES: Final = 64  # About what an entry takes in an index, without its key.
 _STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list of stripes.
-_INDEX_ENTRY_BYTES: Final = 64
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
+_LARGE_BYTES: Final = 64 * 1024  # More than the limit of an incremental index.
 _MANY_STRIPES: Final = 4000  # A spill then rewrites more than a hundred of them.
 _FEW_ENTRIES: Final = 16
 """They are added one by one: much faster for updates, and hardly slower for new keys."""
-_FEW_ENTRIES_BYTES: Final = 2048
 _EARLIER: Final = bytes.maketrans(ADD + REMOVE, INCREMENTAL_ADD + INCREMENTAL_REMOVE)
 """The actions of a commit's own operations, as its child inherits them."""
 _STORED: Final = bytes.maketrans(INCREMENTAL_ADD, NONE)
@@ -59,12 +59,17 @@ class NewIndex(Struct, frozen=True):
     objects: tuple[Index | IndexSegments, ...] = ()
 
 
-def may_spill_widely(persist: Persist, head: Commit) -> bool:
-    """Whether a few more entries may spill the incremental index into very many stripes."""
+def grows_quickly(persist: Persist, head: Commit, added_bytes: Callable[[], int]) -> bool:
+    """Whether a child of this commit gets its index within milliseconds.
+
+    `added_bytes` estimates the size of its entries. It is called only if there are many stripes.
+    """
+    if len(head.incremental) > _LARGE_BYTES:  # Then `head` is a large commit, which must spill.
+        return False
     directory = index_of(persist, head).directory
     if len(directory) <= _MANY_STRIPES:
-        return False
-    return len(head.incremental) + _FEW_ENTRIES_BYTES > _limit_bytes(persist.settings, directory)
+        return True
+    return len(head.incremental) + added_bytes() <= _limit_bytes(persist.settings, directory)
 
 
 def grown_index(
@@ -233,7 +238,7 @@ def _limit_bytes(settings: Settings, directory: Directory) -> int:
 
 
 def _target_bytes(settings: Settings, directory: Directory, total: int) -> int:
-    best = isqrt(total * _STRIPE_ENTRY_BYTES * _INDEX_ENTRY_BYTES)
+    best = isqrt(total * _STRIPE_ENTRY_BYTES * ENTRY_BYTES)
     best //= isqrt(max(settings.max_incremental_index_bytes, len(directory))) or 1
     best = max(settings.min_index_segment_bytes, min(best, settings.max_index_segment_bytes // 2))
     # The list of stripes is an object, too. Like a stripe it may take a quarter of the limit.

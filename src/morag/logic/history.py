@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -116,13 +115,14 @@ class TooFar(Exception):
 
 
 def merge_base(
-    persist: Persist, one: Commit, other: Commit, most_commits: int = sys.maxsize
+    persist: Persist, one: Commit, other: Commit, most_commits: int | None = None
 ) -> Commit | None:
     """The best common ancestor over all parents: one that no other common ancestor descends from.
 
     The walk goes by falling `seq`, which reaches most children before their parents. A merge parent
     may have a higher `seq` than its child, so the order only saves work: a commit whose
-    marks change is walked again, and if several bases remain, reachability decides.
+    marks change is walked again, and if several bases remain, reachability decides. With
+    `most_commits`, raises `TooFar` if more would have to be read.
     """
     if other.id in (one.id, *one.tail):
         return other
@@ -148,7 +148,7 @@ def merge_base(
             if known | flags == known:
                 continue
             if parent not in commits:
-                if len(commits) >= most_commits:
+                if most_commits is not None and len(commits) >= most_commits:
                     raise TooFar
                 commits[parent] = persist.fetch(Commit, parent)
             if parent not in waiting:
@@ -160,7 +160,7 @@ def merge_base(
             fresh += not seen[parent] & _STALE
     found = [commit for id, commit in bases.items() if not seen[id] & _STALE]
     if len(found) > 1:
-        if most_commits < sys.maxsize:
+        if most_commits is not None:
             raise TooFar
         found = _without_ancestors(persist, found)
     return max(found, key=lambda c: (c.seq, c.id), default=None)

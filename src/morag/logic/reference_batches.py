@@ -8,7 +8,6 @@ of a name that exists already or whose last change was interrupted, are left to 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -20,9 +19,9 @@ from morag.format.objects import RefObj
 from morag.format.records import ObjId, Ref
 from morag.index.keys import text_key
 from morag.index.layered import index_of
-from morag.index.spill import may_spill_widely
+from morag.index.spill import ENTRY_BYTES, grows_quickly
 from morag.logic.commits import build_commit
-from morag.logic.history import head_commit, was_published
+from morag.logic.history import head_commit, is_published, was_published
 from morag.logic.internal_refs import REFS, missing, written
 from morag.logic.name_commits import initial_state, name_added, name_removed
 from morag.persist.persist import WouldWait
@@ -59,10 +58,6 @@ Made: TypeAlias = Mapping[int, Ref]
 """The changes that were made, by their position, with the created or dropped refs."""
 
 
-_Tried: TypeAlias = list[tuple["Commit", Made]]
-"""Attempts that may have been published."""
-
-
 class NotMade(Exception):
     """The store refused the step, and certainly made none of its changes."""
 
@@ -75,7 +70,7 @@ class ReferenceBatches:
 
     def make(self, changes: Sequence[Change]) -> Made:
         """Make all plain changes, in this order. Raises `NotMade` if the store refuses one."""
-        tried: _Tried = []
+        tried: list[tuple[Commit, Made]] = []
         try:
             for attempt in self._retries.attempts("commit"):
                 try:
@@ -85,49 +80,74 @@ class ReferenceBatches:
                 except StoreBusy as busy:
                     attempt.failure = busy
         except StoreBusy as busy:
-            raise _unknown(busy) if tried else busy from busy
+            if not tried:
+                raise
+            raise _unknown(busy) from busy
         raise AssertionError("the attempts end with an error")
 
     def make_at_once(self, changes: Sequence[Change]) -> Made:
         """Make all changes without waiting, in a store that writes quickly.
 
-        Raises `WouldWait`, and changes nothing, if a change is not plain, if this could take long,
-        or if it failed and can be tried again.
+        Raises `WouldWait`, and changes nothing, if a change is not plain or this could take long.
         """
-        tried: _Tried = []
         try:
-            made = self._attempt(changes, tried, may_wait=False)
-        except NotMade:
-            made = None
+            step = self._new_step(changes)
         except StoreBusy as busy:
-            made = None
-            if tried:
-                raise _unknown(busy) from busy
-        if not made:
-            raise WouldWait
-        return made
+            raise WouldWait from busy
+        try:
+            self._add_at_once(step, changes)
+            self._publish_at_once(step)
+        except StoreBusy as busy:
+            raise _unknown(busy) from busy
+        finally:
+            self._persist.unstage(step.objects)
+        return step.made
 
-    def _attempt(
-        self, changes: Sequence[Change], tried: _Tried, *, may_wait: bool = True
-    ) -> Made | None:
+    def _add_at_once(self, step: _Step, changes: Sequence[Change]) -> None:
+        """Add all changes. Raises `WouldWait` at the first one that cannot be made here."""
+
+        def added_bytes() -> int:
+            return sum(len(change.name.encode()) + ENTRY_BYTES for change in changes)
+
+        if step.head is not None and not grows_quickly(self._persist, step.head, added_bytes):
+            raise WouldWait
+        for number, change in enumerate(changes):
+            try:
+                is_plain = step.add(number, change)
+            except StoreBusy as busy:
+                raise WouldWait from busy
+            if not is_plain:
+                raise WouldWait
+
+    def _publish_at_once(self, step: _Step) -> None:
+        assert step.head is not None, "each change is a commit"
+        try:
+            if not step.publish(may_wait=False):
+                raise WouldWait  # Another thread changed a ref first.
+        except WouldWait:
+            raise
+        except Exception as failure:
+            # After any error the refs may be changed; readers may see that only after a sync.
+            if is_published(self._persist, REFS, step.head):
+                return
+            if failure is step.refusal:
+                raise WouldWait from failure
+            raise
+
+    def _attempt(self, changes: Sequence[Change], tried: list[tuple[Commit, Made]]) -> Made | None:
         """None if another process changed one of the refs meanwhile."""
         step = self._new_step(changes)
         for commit, made in tried:
             if was_published(self._persist, commit, step.names):
                 return made  # An earlier attempt succeeded, but its reply was lost.
-        if not (may_wait or step.head is None) and may_spill_widely(self._persist, step.head):
-            raise WouldWait
         try:
             for number, change in enumerate(changes):
                 step.add(number, change)
             if not step.made:
                 return step.made
-            if not may_wait and len(step.made) < len(changes):
-                raise WouldWait
             assert step.head is not None, "each change is a commit"
             tried.append((step.head, step.made))
-            publish = partial(step.publish, may_wait=may_wait)
-            is_written = written(self._persist, REFS, step.head, publish)
+            is_written = written(self._persist, REFS, step.head, step.publish)
         except MoragError as error:
             if error is step.refusal:
                 raise NotMade from error
@@ -161,13 +181,14 @@ class _Step:
         self.objects: list[Obj] = []
         self.made: dict[int, Ref] = {}
 
-    def add(self, number: int, change: Change) -> None:
+    def add(self, number: int, change: Change) -> bool:
         """Add the change, if it is plain."""
         ref = self._create(change) if isinstance(change, Creation) else self._drop(change)
         if ref is not None:
             self.made[number] = ref
+        return ref is not None
 
-    def publish(self, *, may_wait: bool) -> bool:
+    def publish(self, *, may_wait: bool = True) -> bool:
         assert self.head is not None, "there is a change"
         # The names first: a reader of a store in memory may see a part of the step. A name without
         # a ref looks like an unfinished creation, so a dropped name must be gone before its ref.

@@ -34,13 +34,14 @@ from morag.persist.staging import Staging
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from morag.backend.base import Backend, LogRow
+    from morag.backend.base import Applied, Backend, LogRow
     from morag.config import Settings
     from morag.format.objects import Obj
     from morag.format.records import ObjId, Ref, Row
 
 T = TypeVar("T", bound="Obj")
 F = TypeVar("F")
+A = TypeVar("A", "Applied", bool)
 
 _RECENT_COMMITS: Final = 500
 _FRESH_CACHE_BYTES: Final = 32 * 1024 * 1024
@@ -230,7 +231,7 @@ class Persist:
             if may_wait or self._quick is None:
                 applied = self._apply(self._repo, rows, swap, log)
             else:
-                applied = _at_once(self._quick.try_apply(self._repo, rows, swap, log))
+                applied = _unless_refused(self._quick.try_apply(self._repo, rows, swap, log))
             if not applied.swapped:
                 _check_claims(uniques, applied.new)
                 return None
@@ -260,7 +261,9 @@ class Persist:
         if may_wait or self._quick_together is None:
             applied = self._apply_all(self._repo, rows, swaps, log)
         else:
-            applied = _at_once(self._quick_together.try_apply_all(self._repo, rows, swaps, log))
+            applied = _unless_refused(
+                self._quick_together.try_apply_all(self._repo, rows, swaps, log)
+            )
         if applied:
             self._keep(objs, rows)
         return applied
@@ -394,8 +397,8 @@ def fitted_settings(settings: Settings, backend: Backend) -> Settings:
     )
 
 
-def _at_once(applied: F | None) -> F:
-    """The result of a write that does not wait, if it was possible."""
+def _unless_refused(applied: A | None) -> A:
+    """The result of a write without waiting, unless the backend would have to wait."""
     if applied is None:
         raise WouldWait
     return applied

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from morag.versions.repository import Repository
 
 LookUp: TypeAlias = Callable[[bool], CommitRequest]
-"""Reads from the store what a commit needs, and then makes its request. See `Changes` for the
-argument `may_walk`."""
+"""Reads from the store what a commit needs, and then makes its request. The argument is
+`may_walk`."""
 
 _MISTAKES: Final = (BadRequest, ReferenceNotFound)
 _MOST_STEPS: Final = 100
@@ -35,8 +35,11 @@ _MOST_STEPS: Final = 100
 
 
 class Changes:
-    """To report the first mistake of a request, it may be necessary to walk along a long history.
-    Without `may_walk`, `WouldWait` is raised instead."""
+    """The changes of branches that clients request.
+
+    Finding the first mistake of a request may take a walk along a long history. Without `may_walk`,
+    `TooFar` is raised instead.
+    """
 
     def __init__(self, repository: Repository, refs: RefResolution) -> None:
         self._repository = repository
@@ -69,7 +72,12 @@ class Changes:
         return look_up
 
     def merge_request(
-        self, source: RequestedRef, target: RequestedRef, options: MergeOptions, may_walk: bool
+        self,
+        source: RequestedRef,
+        target: RequestedRef,
+        options: MergeOptions,
+        *,
+        may_walk: bool,
     ) -> MergeRequest:
         """The order of mistakes: the metadata, the source, the target, an expected commit that is
         not on the branch, the rest."""
@@ -87,6 +95,7 @@ class Changes:
         hashes: Sequence[RequestedRef],
         target: RequestedRef,
         options: MergeOptions,
+        *,
         may_walk: bool,
     ) -> TransplantRequest:
         """The source is looked up, but the hashes alone name the commits.

@@ -147,6 +147,7 @@ class NamespaceChange:
         self.branch = commit.branch
         self.who = commit.who
         self.operations = commit.operations
+        self.index_bytes = commit.index_bytes
         self.is_brief_on = commit.is_brief_on
         self.forget = commit.forget
 

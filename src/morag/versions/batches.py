@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from morag.errors import BadRequest, MoragError, ReferenceNotFound, StoreBusy
 from morag.format.records import UNIQUE_KIND
-from morag.index.spill import may_spill_widely
+from morag.index.spill import grows_quickly
 from morag.logic import history
 from morag.model.names import full_name
 from morag.persist.persist import UniqueTaken, WouldWait
@@ -169,7 +169,11 @@ class BatchWriter:
 
     def _is_brief_on(self, head: Commit | None, batch: Sequence[Ticket]) -> bool:
         """Whether the batch can be built on this head within milliseconds."""
-        if head is not None and may_spill_widely(self._persist, head):
+
+        def added_bytes() -> int:
+            return sum(ticket.request.index_bytes for ticket in batch)
+
+        if head is not None and not grows_quickly(self._persist, head, added_bytes):
             return False
         return all(ticket.request.is_brief_on(head) for ticket in batch)
 

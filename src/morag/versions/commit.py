@@ -14,6 +14,7 @@ from morag.format.index_entries import content_id_of, parts_of, payload_of, valu
 from morag.format.objects import Unique
 from morag.index.keys import store_key
 from morag.index.layered import index_of
+from morag.index.spill import ENTRY_BYTES
 from morag.logic import history
 from morag.logic.commits import Add, CommitConflicts, Draft, Remove, Unmoved, build_commit
 from morag.logic.reflog import RefOperation
@@ -123,6 +124,10 @@ class CommitRequest:
         objects: list[Obj] = [*uniques, *changes.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in changes.generated_ids.items()}
         return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
+
+    @property
+    def index_bytes(self) -> int:
+        return sum(len(key) + ENTRY_BYTES for key, _ in self._operations)
 
     def is_brief_on(self, head: Commit | None) -> bool:
         return is_expected_near(self._persist, head, self._expected)

@@ -6,7 +6,7 @@ reference once. A request that conflicts fails alone. While a batch is being wri
 gathers; its first request drives next. Requests are served in order of arrival: small commits never
 overtake a large one. Between servers the swap of the reference decides.
 
-In a server, a batch of small commits is written where its requests are read, on the event loop, if
+In a server, a batch of small changes is written where its requests are read, on the event loop, if
 the store can write without waiting. Only its sync takes a thread (`syncs.py`): threads that compute
 would compete with the loop for the interpreter.
 """

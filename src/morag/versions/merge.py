@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from morag.persist.persist import Persist
     from morag.versions.tickets import Proposal
 
-_NEAR_COMMITS: Final = 40  # Each of them is read to find the merge base.
-_FEW_COMMITS: Final = 8
+_MOST_TO_BASE: Final = 40
+"""Commits that may be read to find the merge base of a small merge."""
+_MOST_REPLAYED: Final = 4
+"""Commits of a small transplant."""
 
 
 class MergeRequest(MergeOrTransplant):
@@ -53,7 +55,7 @@ class MergeRequest(MergeOrTransplant):
         if self._plan.squash_meta is None or not super().is_brief_on(head):
             return False
         try:
-            base = history.merge_base(self._persist, head, source, _NEAR_COMMITS)
+            base = history.merge_base(self._persist, head, source, _MOST_TO_BASE)
         except history.TooFar:
             return False
         except Exception:  # noqa: BLE001 - Only this request fails, when `propose` finds the same.
@@ -132,7 +134,7 @@ class TransplantRequest(MergeOrTransplant):
         """Whether a few small commits are replayed."""
         return (
             self._plan.squash_meta is None
-            and len(self._sources) <= _FEW_COMMITS
+            and len(self._sources) <= _MOST_REPLAYED
             and super().is_brief_on(head)
             and is_small(*self._sources)
         )

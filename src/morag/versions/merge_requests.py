@@ -52,6 +52,7 @@ class MergeOrTransplant:
 
     shares_batch: ClassVar = False
     operations: ClassVar = 1  # It is a batch of its own.
+    index_bytes: ClassVar = _FEW_OPERATIONS_BYTES  # If it is more, a thread carries it out.
 
     def __init__(self, persist: Persist, plan: MergePlan) -> None:
         self._persist = persist

@@ -255,11 +255,13 @@ def check_target_namespaces(
     if not persist.settings.namespace_validation:
         return
     created, deleted = {}, {}
+    operations = list(operations)
+    existing = target.get_all([raw for raw, _ in operations])
     for raw, op in operations:
         key = _content_key(raw)
         if not exists(op):
             deleted[key] = type_payload(persist, op)
-        elif target.get(raw) is None:
+        elif raw not in existing:
             created[key] = type_payload(persist, op)
     check_namespaces(persist, target, created, deleted)
 

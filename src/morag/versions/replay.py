@@ -78,6 +78,7 @@ class Replay:
     def _operations(self, source: Commit) -> Iterator[Difference]:
         """The commit's own operations, each with the previous entry of its key."""
         parent = history.head_commit(self._persist, source.parent)
-        before = index_of(self._persist, parent)
-        for key, op in index_of(self._persist, source).operations():
+        operations = list(index_of(self._persist, source).operations())
+        before = index_of(self._persist, parent).get_all([key for key, _ in operations])
+        for key, op in operations:
             yield key, before.get(key), op if exists(op) else None

@@ -26,7 +26,7 @@ from morag.model.names import NO_ANCESTOR_HASH, check_hash, check_reference_name
 from morag.model.refspecs import RefSpec
 from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
-from morag.persist.persist import Persist, WouldWait, fitted_settings
+from morag.persist.persist import Persist, fitted_settings
 from morag.versions.commit import CommitRequest, expected_commit, is_expected_near
 from morag.versions.commit_contents import CommitContents
 from morag.versions.commit_metas import completed, merged_meta, replayed_meta, squashed_meta
@@ -137,13 +137,13 @@ class Repository:
     def check_on(self, branch: str, hash: str, *, may_walk: bool = True) -> None:
         """Refuse a commit that is not on the branch.
 
-        Without `may_walk`, raises `WouldWait` instead of walking along a long history.
+        Without `may_walk`, raises `TooFar` instead of walking along a long history.
         """
         head = self._resolver.resolve(RefSpec(branch)).commit
         expected = self._expected(branch, hash)
         assert expected is not None, "a hash is expected"
         if not (may_walk or is_expected_near(self._persist, head, expected)):
-            raise WouldWait
+            raise history.TooFar
         expected_commit(self._persist, branch, head, expected)
 
     def start(self, request: Request, spawn: Spawn, finished: Callable[[Ticket], None]) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from msgspec import Struct
 
 from morag.format.objects import Commit, Obj
-from morag.persist.persist import WouldWait as WouldWait  # For the API, too.
 
 if TYPE_CHECKING:
     from morag.format.records import ObjId
@@ -70,8 +69,13 @@ class Request(Queued, Protocol):
     @property
     def who(self) -> str: ...
 
+    @property
+    def index_bytes(self) -> int:
+        """About how many bytes it adds to the index of a commit."""
+        ...
+
     def is_brief_on(self, head: Commit | None) -> bool:
-        """Whether `propose` takes little time on this head, because it walks no long history."""
+        """Whether `propose` takes milliseconds at most on this head."""
         ...
 
     def propose(self, head: Commit | None) -> Proposal: ...
