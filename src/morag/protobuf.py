@@ -110,6 +110,11 @@ class FieldHeads(dict[int, bytes]):
 
 
 class _AllHeads(dict[int, FieldHeads]):
+    """The heads of every field, by its number.
+
+    Those of large numbers are not kept: an unknown field may have any number.
+    """
+
     def __missing__(self, number: int) -> FieldHeads:
         heads = FieldHeads(number)
         if number < _USUAL_NUMBER:

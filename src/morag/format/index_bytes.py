@@ -8,6 +8,7 @@ entry of the key. The first chunk has no drop count. This module finds and build
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from morag.format.key_order import END, sortable, to_utf8
@@ -60,10 +61,13 @@ def chunk_heads(keys: Sequence[bytes]) -> list[bytes]:
     Here each key becomes a number only once, and most keys need no call: that takes a third of the
     time, which shows in commits of many operations.
     """
-    heads: list[bytes] = []
+    if not keys:
+        return []
     number_of = int.from_bytes
-    size = number = 0
-    for key in keys:
+    first = keys[0]
+    heads = [to_utf8(first)]
+    size, number = len(first), number_of(first, "big")
+    for key in islice(keys, 1, None):
         size_before, before = size, number
         size, number = len(key), number_of(key, "big")
         if size == size_before:
@@ -77,8 +81,6 @@ def chunk_heads(keys: Sequence[bytes]) -> list[bytes]:
         rest = key[size_before - dropped :]
         rest = rest if rest.isascii() else to_utf8(rest)
         heads.append((SMALL_VARINTS[dropped] if dropped < 128 else varint(dropped)) + rest)
-    if heads:
-        heads[0] = to_utf8(keys[0])
     return heads
 
 

@@ -98,11 +98,12 @@ class Commit(Struct, frozen=True, kw_only=True):
         return tuple(p for p in all if p != NO_ANCESTOR)
 
 
-class RefObj(Struct, frozen=True, gc=False):
-    """The initial state of a reference, from which a missing ref is inserted.
+# `RefObj`, `Value`, `Index` and `Unique` compute their ids when they are created, because every
+# user needs them several times.
 
-    Ids are computed at once, here and below, because every user needs them several times.
-    """
+
+class RefObj(Struct, frozen=True, gc=False):
+    """The initial state of a reference, from which a missing ref is inserted."""
 
     kind_letter: ClassVar[str] = "r"
     field_number: ClassVar[int] = 3

@@ -91,7 +91,7 @@ class Segment(Struct, frozen=True, gc=False):
         """The entries at these positions."""
         data, find, start = self.data, self.data.find, self._start(low)
         for key, end in zip(self.keys[low:high], self.ends[low:high], strict=True):
-            yield key, data[find(END, start + 1) + 2 : end]
+            yield key, data[find(END, start + 1) + 2 : end]  # As in `_op_start`.
             start = end
 
     def slice(self, range: KeyRange) -> list[Entry]:
@@ -118,7 +118,7 @@ class Segment(Struct, frozen=True, gc=False):
             range(len(ends)) if keys is None else [bisect_left(self.keys, key) for key in keys]
         )
         for at in positions:
-            op_start = find(END, (ends[at - 1] if at else 0) + 1) + 2
+            op_start = find(END, (ends[at - 1] if at else 0) + 1) + 2  # As in `_op_start`.
             data[op_start] = actions[data[op_start]]
         return Segment(self.keys, bytes(data), ends)
 
@@ -127,9 +127,9 @@ class Segment(Struct, frozen=True, gc=False):
         keys, data, ends = self.keys, self.data, self.ends
         at, count = bisect_left(keys, key), len(keys)
         if at < count and keys[at] == key:
-            op_start, end = self._op_start(at), ends[at]
-            if len(op) == end - op_start:  # Nothing moves.
-                return Segment(keys, data[:op_start] + op + data[end:], ends)
+            op_start, op_end = self._op_start(at), ends[at]
+            if len(op) == op_end - op_start:  # Nothing moves.
+                return Segment(keys, data[:op_start] + op + data[op_end:], ends)
             return self.merged(Segment.build([(key, op)]))
         start = self._start(at)
         chunk = chunk_head(keys[at - 1] if at else None, key) + op
@@ -141,7 +141,7 @@ class Segment(Struct, frozen=True, gc=False):
         return Segment(
             (*keys[:at], key, *keys[at:]),
             b"".join((data[:start], chunk, next_head, data[rest:])),
-            ends[:at] + array("I", [end, *[end + moved for end in ends[at:]]]),
+            ends[:at] + array("I", [end, *[later + moved for later in ends[at:]]]),
         )
 
     def merged(self, other: Segment) -> Segment:
@@ -149,33 +149,33 @@ class Segment(Struct, frozen=True, gc=False):
         if not other.keys:
             return self
         keys, count = self.keys, len(self.keys)
-        runs: list[_Run] = []
+        # Each run of the other segment, and the run of this one that follows it.
+        pairs: list[tuple[_Run, _Run]] = []
         mine = theirs = 0  # The positions up to which both are in the runs.
         replaced = 0
         for at, key in enumerate(other.keys):
             if mine < count and keys[mine] < key:
                 start, mine = mine, bisect_left(keys, key, mine)
-                runs += ((other, theirs, at), (self, start, mine))
+                pairs.append(((other, theirs, at), (self, start, mine)))
                 theirs = at
             if mine < count and keys[mine] == key:
                 mine += 1
                 replaced += 1
-        runs += ((other, theirs, len(other.keys)), (self, mine, count))
+        pairs.append(((other, theirs, len(other.keys)), (self, mine, count)))
         if replaced < len(other.keys):
-            return _of_runs(runs)
+            return _of_runs(list(chain.from_iterable(pairs)))
         # Versions of a segment share their keys, because many of them are in the cache.
-        return self._overwritten(runs) or Segment(keys, *_chunks(runs))
+        return self._overwritten(pairs) or Segment(keys, *_chunks(chain.from_iterable(pairs)))
 
-    def _overwritten(self, runs: Sequence[_Run]) -> Segment | None:
+    def _overwritten(self, pairs: Iterable[tuple[_Run, _Run]]) -> Segment | None:
         """Runs of another segment written over entries with the same keys, so that nothing moves
         and no key is encoded. None if an entry has another length.
 
-        Each run of the other segment is followed by the run of this one behind the entries that it
-        replaces, as `merged` makes them.
+        Each run comes with the run of this segment behind the entries that it replaces.
         """
         pieces: list[bytes] = []
         done = 0
-        for (other, low, high), (_, behind, _) in zip(runs[::2], runs[1::2], strict=True):
+        for (other, low, high), (_, behind, _) in pairs:
             if low == high:
                 continue
             first = behind - (high - low)
@@ -240,7 +240,8 @@ class Segment(Struct, frozen=True, gc=False):
 
     def _op_start(self, at: int) -> int:
         # A key ends with its first two zeros in a row, and a drop count has none. The first byte is
-        # skipped, because a damaged drop count may end in a zero.
+        # skipped, because a damaged drop count may end in a zero. Loops over keys have copies of
+        # this expression: a call per key would double their time.
         return self.data.find(END, self._start(at) + 1) + 2
 
 

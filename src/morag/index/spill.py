@@ -41,8 +41,8 @@ _STRIPE_ENTRY_BYTES: Final = 96  # About what one more stripe adds to the list o
 _LARGEST_LIMIT_BYTES: Final = 50 * 1024
 _LARGE_BYTES: Final = 64 * 1024  # More than the limit of an incremental index.
 _MANY_STRIPES: Final = 4000  # A spill then rewrites more than a hundred of them.
-_FEW_ENTRIES: Final = 16
-"""They are added one by one: much faster for updates, and hardly slower for new keys."""
+_MOST_ADDED_ONE_BY_ONE: Final = 16
+"""Much faster than a merge for updates, and hardly slower for new keys."""
 _EARLIER: Final = bytes.maketrans(ADD + REMOVE, INCREMENTAL_ADD + INCREMENTAL_REMOVE)
 """The actions of a commit's own operations, as its child inherits them."""
 _STORED: Final = bytes.maketrans(INCREMENTAL_ADD, NONE)
@@ -85,7 +85,7 @@ def grown_index(
     """
     earlier = _aged(parent)
     grown, own = earlier, None
-    if len(operations) > _FEW_ENTRIES:
+    if len(operations) > _MOST_ADDED_ONE_BY_ONE:
         own = Segment.build(operations)
         grown = earlier.merged(own)
     else:

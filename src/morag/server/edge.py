@@ -44,7 +44,7 @@ COMPRESS_IN_PLACE_BYTES: Final = 64 * 1024
 DECOMPRESS_IN_PLACE_BYTES: Final = 4 * 1024
 # Reading and checking a KiB takes 12 microseconds if its operations have a usual length, up to 75
 # if they, or the hashes of a transplant, are as short as possible, and up to 210 if it is wrong and
-# read leniently. 24 KiB would save nothing: commits of 50 tables, which have 17 KiB, cost the same.
+# read leniently.
 READ_IN_PLACE_BYTES: Final = 16 * 1024
 
 _LARGE_BODIES: Final = (
@@ -137,8 +137,8 @@ class Edge:
             if has_started and self._is_on_loop:
                 deliver(encoded)  # Another turn of the loop would cost several microseconds.
             else:
-                # Also on the loop, if it is ready at once: 8 clients that request many contents
-                # got about 10 % fewer of them when such responses were sent in the same turn.
+                # Also on the loop, if it is ready at once: the requests of other clients that have
+                # arrived are read before it is sent.
                 self._call_soon(deliver, encoded)
 
         def deliver(response: Response) -> None:
