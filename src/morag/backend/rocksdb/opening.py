@@ -151,7 +151,7 @@ def _cut_off(path: Path, found: Findings) -> None:
 
 
 def _open(path: Path, *, is_new: bool) -> Rdict:
-    blocks = Cache(32 * _MIB)  # Small, and shared: `persist` caches objects, decoded.
+    blocks = Cache(16 * _MIB)  # Small, and shared: `persist` caches objects, decoded.
     # After a full disk RocksDB waits until there is room for a memtable of the size that it had
     # when the store was opened. So memtables start small, and grow after that.
     rows = engine_options(blocks, memtable_bytes=4 * _MIB)
