@@ -30,10 +30,12 @@ class ManualSpawner:
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
         self.were_brief: list[bool] = []
+        self.were_near: list[bool] = []
 
     def spawn(self, work: Callable[[], None], *, brief: bool = False, near: bool = False) -> None:
         self.waiting.append(work)
         self.were_brief.append(brief)
+        self.were_near.append(near)
 
     def run_one(self) -> None:
         self.waiting.pop(0)()

@@ -11,8 +11,9 @@ import pytest
 from morag import Repository, Settings
 from morag.api.app import Api
 from morag.api.http import Request, Response
-from morag.api.later import InPieces, run
+from morag.api.later import InPieces, PiecesAfterLookUp, run
 from morag.backend.memory import MemoryBackend
+from morag.index.layered import index_of
 from morag.versions.world import World
 from tests.rules.operations import put
 from tests.spawners import ManualSpawner
@@ -34,7 +35,7 @@ class Scene:
     def get(self, path: str, query: str = "") -> None:
         request = Request("GET", f"/api/{path}", query)
         answer = self.api.answer(request)
-        assert isinstance(answer, InPieces)
+        assert isinstance(answer, InPieces | PiecesAfterLookUp)
         run(
             answer,
             self.spawner.spawn,
@@ -90,10 +91,45 @@ def test_listings_that_may_take_long_are_left_to_a_thread(
     assert [response.status for response in scene.responses] == [200]
 
 
-def test_a_store_on_another_machine_is_listed_by_threads() -> None:
+def test_references_of_a_store_on_another_machine_are_listed_by_threads() -> None:
+    """Their names are not known before."""
     scene = Scene(store_is_remote=True)
+    scene.get("v2/trees")
+    scene.spawner.run_all()
+    assert len(scene.responses) == 1
+    assert scene.spawner.were_near == [False]
+
+
+def test_a_listing_of_cached_objects_needs_a_thread_only_for_its_look_up() -> None:
+    scene = Scene(store_is_remote=True)
+    for path in ("trees/main/entries", "trees/main/history"):
+        for _ in range(2):  # The first one reads the objects.
+            scene.spawner.were_near.clear()
+            scene.get(f"v2/{path}")
+            scene.spawner.run_all()
+        assert scene.spawner.were_near.count(False) == 1
+        assert scene.responses[-1] == scene.responses[-2]
+
+
+def test_a_listing_that_finds_an_object_missing_in_the_cache_begins_again_in_a_thread() -> None:
+    scene = Scene(store_is_remote=True)
+    repo = scene.repo
+    for number in range(3):  # Bulk commits, so that most keys are in stripes.
+        puts = [put(f"t{number}-{n:04}", "x") for n in range(300)]
+        repo.commit("main", puts, "many")
     scene.get("v2/trees/main/entries")
-    assert not scene.responses
+    scene.spawner.run_all()
+    index = index_of(repo._persist, repo._resolver.resolve("main").commit)
+    stripes = [stripe.segment for stripe in index.directory.stripes]
+    cache = repo._persist._cache
+    assert len(stripes) > 2
+    for id in (stripes[0], stripes[-1]):
+        _, weight = cache._objs.pop(id)
+        cache._free(id, weight)
+        scene.get("v2/trees/main/entries")
+        scene.spawner.run_all()
+        assert scene.body() == scene.body(0)
+    assert len(scene.body()["entries"]) == 902
 
 
 def test_only_a_few_are_begun_in_one_turn_of_the_event_loop(scene: Scene) -> None:

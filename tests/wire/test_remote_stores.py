@@ -94,6 +94,25 @@ def test_a_read_of_other_objects_reads_its_reference_once() -> None:
     assert remote.backend.counts == {"read_refs": 1, "read_rows": 1}  # The row of the value.
 
 
+@pytest.mark.parametrize("path", ["entries", "history", "entries?prefix-key=one"])
+def test_a_listing_of_cached_objects_reads_only_its_reference(path: str) -> None:
+    remote = RemoteApi()
+    create(remote.repository, "main", one="x")
+    path, _, query = path.partition("?")
+    read = SentRequest("GET", f"/api/v2/trees/main/{path}", query, [], b"")
+    first = remote.ask(read)
+    assert first.status == 200
+    remote.backend.reset()
+    assert remote.ask(read) == first
+    assert remote.backend.counts == {"read_refs": 1}
+
+
+def test_a_listing_of_a_missing_reference_is_refused() -> None:
+    read = SentRequest("GET", "/api/v2/trees/nope/entries", "", [], b"")
+    reply = RemoteApi().ask(read)
+    assert (reply.status, b"Named reference 'nope' not found" in reply.body) == (404, True)
+
+
 def test_a_damaged_reference_does_not_disturb_the_readers_of_others() -> None:
     memory = MemoryBackend()
     repository = Repository(memory, Settings(), World())

@@ -10,7 +10,15 @@ import msgspec
 
 from morag.api.http import Request, Response
 from morag.api.json_pieces import as_encoded, encoded, ending_with_list, joined, listed
-from morag.api.later import AfterLookUp, Answer, InLane, InPieces, InThread, Pieces
+from morag.api.later import (
+    AfterLookUp,
+    Answer,
+    InLane,
+    InPieces,
+    InThread,
+    Pieces,
+    PiecesAfterLookUp,
+)
 from morag.api.query import Query
 from morag.errors import BadRequest
 from morag.logic.history import TooFar
@@ -113,11 +121,17 @@ class Call:
         """For an answer that may be large.
 
         If it is `plain`, no single piece of it takes long, and a short answer is made at once,
-        unless a ref has steps: these may take a long walk.
+        unless a ref has steps: these may take a long walk. If the store is remote, that also takes
+        refs, which are looked up first.
         """
         queues = self._queues
-        at_once = queues.at_once if plain and not _have_steps(refs) else None
-        return InPieces(queues.long_work, self.request.client, work, queues.monotonic, at_once)
+        is_remote = queues.reads is not None
+        begins = plain and not _have_steps(refs) and (bool(refs) or not is_remote)
+        at_once = queues.at_once if begins else None
+        pieces = InPieces(queues.long_work, self.request.client, work, queues.monotonic, at_once)
+        if begins and is_remote:
+            return PiecesAfterLookUp(self.service.look_ups, self._look_up_names(refs), pieces)
+        return pieces
 
     def showing(self, found: Unencoded, show: Callable[[Content], Response]) -> Answer:
         """For a single content: a large one is encoded by a thread."""
@@ -144,8 +158,10 @@ class Call:
         in_thread = InThread(queue, self.request.client, work, is_change=is_change)
         if has_steps:
             return in_thread
-        names = [name for ref in refs for name in service.refs.look_up_names(ref)]
-        return AfterLookUp(service.look_ups, names, in_thread)
+        return AfterLookUp(service.look_ups, self._look_up_names(refs), in_thread)
+
+    def _look_up_names(self, refs: Iterable[RequestedRef]) -> list[str]:
+        return [name for ref in refs for name in self.service.refs.look_up_names(ref)]
 
     def near_lane(self, work: Callable[[bool], Answer], *refs: RequestedRef) -> Answer:
         """For a change of a branch that needs quick reads before it joins its lane.

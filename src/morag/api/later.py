@@ -3,8 +3,9 @@
 This is the only way to hand work to a thread and come back. A handler returns a `Response`, or
 
 - `InThread`: one function, run in a thread when its client's turn in a `FairQueue` comes;
-- `AfterLookUp`: quick reads, once their refs were looked up in a store on another machine;
 - `InPieces`: a listing, produced in short turns and no faster than the client reads it;
+- `AfterLookUp`, `PiecesAfterLookUp`: quick reads and listings, once their refs were looked up in a
+  store on another machine;
 - `InLane`: a change of a branch, carried out by the driver of the branch's lane: a thread, or the
   event loop if the change is small and the store writes quickly.
 
@@ -133,7 +134,7 @@ class Queues:
 
         self.long_work = FairQueue(long_work, _MOST_WAITING, reserved=1, busy=share_interpreter)
         self.references = FairQueue(1, _MOST_WAITING)
-        self.at_once = None if store_is_remote else AtOnce()
+        self.at_once = AtOnce()
 
 
 class AtOnce:
@@ -254,6 +255,39 @@ class InPieces(Struct, frozen=True):
         begins = self.at_once is not None and self.at_once.may_begin(spawn)
         if not (begins and gathering.is_done_at_once()):
             self.queue.add(gathering.job())
+
+
+class PiecesAfterLookUp(Struct, frozen=True):
+    """A listing of a store on another machine, like `AfterLookUp`.
+
+    It begins where requests come in. If it needs an object that is not cached, a thread begins
+    again, with the same refs.
+    """
+
+    look_ups: RefLookUps
+    names: Sequence[str]
+    pieces: InPieces
+
+    def start(self, spawn: Spawn, done: Done) -> None:
+        def found(refs: LookedUp | Exception) -> None:
+            try:
+                self._answer(refs, spawn, done)
+            except Exception as error:  # noqa: BLE001 - Other requests wait for this function.
+                done(error)
+
+        self.look_ups.start(self.names, spawn, found)
+
+    def _answer(self, refs: LookedUp | Exception, spawn: Spawn, done: Done) -> None:
+        if isinstance(refs, Exception):
+            if concerns_all(refs):
+                raise refs
+            replace(self.pieces, at_once=None).start(spawn, done)
+            return
+        try:
+            refs.run_near(lambda: self.pieces.start(spawn, done))
+        except NotNear:
+            work = partial(refs.run, self.pieces.work)
+            replace(self.pieces, work=work, at_once=None).start(spawn, done)
 
 
 class _Stream:
