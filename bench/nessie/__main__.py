@@ -84,7 +84,7 @@ def _records(
     stores: Sequence[str], parts: set[str], sides: Sequence[Side], pace: Pace
 ) -> Iterator[Record]:
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    yield Run(date, _machine(), shlex.join(["python", "-m", "bench.nessie", *sys.argv[1:]]))
+    yield Run(date, _machine(), _command(sys.argv[1:]))
     for store in stores:
         wanted = parts or {*PARTS} - LEFT_OUT[store]
         with STORES[store]() as new_store:
@@ -98,6 +98,15 @@ def _records(
                     yield from measure(store, new_store, sides, items, pace)
             if "noise" in wanted:
                 yield from measure(store, new_store, Side.two_equal(), NOISE, pace)
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command that repeats the run, without the file for its figures."""
+    kept = list(arguments)
+    if "--output" in kept:
+        at = kept.index("--output")
+        del kept[at : at + 2]
+    return shlex.join(["python", "-m", "bench.nessie", *kept])
 
 
 def _machine() -> str:
