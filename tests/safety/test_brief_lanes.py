@@ -42,12 +42,12 @@ from tests.safety.history_checks import (
     messages,
     put,
 )
+from tests.safety.stepped_server import SteppedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from morag.backend.base import Backend
     from morag.versions.tickets import Spawn, Ticket
 
 pytestmark = pytest.mark.timeout(60)
@@ -55,16 +55,8 @@ pytestmark = pytest.mark.timeout(60)
 FAR = 401
 
 
-class Server:
-    """A repository whose requests an event loop carries out, step by step."""
-
-    def __init__(
-        self, backend: Backend, world: World | None = None, settings: Settings = QUICK
-    ) -> None:
-        self.repo = Repository(backend, settings, world or World())
-        self._spawner = spawners.ManualSpawner()
-        self.outcomes: dict[str, str] = {}
-        """The hash or the kind of the failure of each commit that was answered, by message."""
+class Server(SteppedServer):
+    """Commits; the outcomes are hashes by message."""
 
     def start(self, message: str, branch: str = "main", expected: str | None = None) -> None:
         """Start a commit that creates the key `message`."""
@@ -74,25 +66,6 @@ class Server:
     def _finished(self, message: str, ticket: Ticket) -> None:
         kind = type(ticket.failure).__name__
         self.outcomes[message] = ticket.result().hash if ticket.failure is None else kind
-
-    @property
-    def waiting(self) -> list[str]:
-        """Where the work that waits will run."""
-        places = self._spawner.were_brief[-len(self._spawner.waiting) :]
-        return ["loop" if brief else "thread" for brief in places if self._spawner.waiting]
-
-    def run(self, place: str) -> None:
-        """Run the next work, which must be for this place."""
-        assert self.waiting[:1] == [place]
-        self._spawner.run_one()
-
-    def run_all(self) -> list[str]:
-        """Run all work; return where it ran."""
-        places = []
-        while self.waiting:
-            places += self.waiting[:1]
-            self._spawner.run_one()
-        return places
 
     def head(self, branch: str = "main") -> str | None:
         return self.repo.references.get(branch).hash

@@ -35,26 +35,20 @@ from tests.safety.faulty_stores import (
     Upcoming,
 )
 from tests.safety.history_checks import check_sound, found_names, in_thread, in_threads, put
+from tests.safety.stepped_server import SteppedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from morag.backend.base import Backend
     from morag.versions.reference_lane import ReferenceRequest
     from morag.versions.tickets import Ticket
 
 pytestmark = pytest.mark.timeout(60)
 
 
-class Server:
-    """A repository whose requests an event loop carries out, step by step."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.repo = Repository(backend, QUICK, World())
-        self._spawner = spawners.ManualSpawner()
-        self.outcomes: dict[str, str] = {}
-        """The name or the kind of the failure of each change that was answered, by name."""
+class Server(SteppedServer):
+    """Creates and drops branches; the outcomes are names by name."""
 
     def create(self, name: str) -> None:
         self._start(name, self.repo.references.creation("BRANCH", name, "main"))
@@ -69,25 +63,8 @@ class Server:
 
         self.repo.references.start(request, self._spawner.spawn, finished)
 
-    def run(self, place: str) -> None:
-        """Run the next work, which must be for this place."""
-        assert self._places()[:1] == [place]
-        self._spawner.run_one()
-
-    def run_all(self) -> list[str]:
-        """Run all work; return where it ran."""
-        places = []
-        while self._spawner.waiting:
-            places += self._places()[:1]
-            self._spawner.run_one()
-        return places
-
     def names(self, *names: str) -> set[str]:
         return found_names(self.repo, names)
-
-    def _places(self) -> list[str]:
-        places = self._spawner.were_brief[-len(self._spawner.waiting) :]
-        return ["loop" if brief else "thread" for brief in places if self._spawner.waiting]
 
 
 @pytest.fixture

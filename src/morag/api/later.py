@@ -195,19 +195,14 @@ class AfterLookUp(Struct, frozen=True):
     in_thread: InThread
 
     def start(self, spawn: Spawn, done: Done) -> None:
-        def found(refs: LookedUp | Exception) -> None:
-            try:
-                self._answer(refs, spawn, done)
-            except Exception as error:  # noqa: BLE001 - Other requests wait for this function.
-                done(error)
+        def answer(refs: LookedUp | None) -> None:
+            self._answer(refs, spawn, done)
 
-        self.look_ups.start(self.names, spawn, found)
+        _look_up(self.look_ups, self.names, spawn, done, answer)
 
-    def _answer(self, refs: LookedUp | Exception, spawn: Spawn, done: Done) -> None:
+    def _answer(self, refs: LookedUp | None, spawn: Spawn, done: Done) -> None:
         in_thread = self.in_thread
-        if isinstance(refs, Exception):
-            if concerns_all(refs):
-                raise refs
+        if refs is None:
             in_thread.start(spawn, done)
             return
         try:
@@ -269,18 +264,13 @@ class PiecesAfterLookUp(Struct, frozen=True):
     pieces: InPieces
 
     def start(self, spawn: Spawn, done: Done) -> None:
-        def found(refs: LookedUp | Exception) -> None:
-            try:
-                self._answer(refs, spawn, done)
-            except Exception as error:  # noqa: BLE001 - Other requests wait for this function.
-                done(error)
+        def answer(refs: LookedUp | None) -> None:
+            self._answer(refs, spawn, done)
 
-        self.look_ups.start(self.names, spawn, found)
+        _look_up(self.look_ups, self.names, spawn, done, answer)
 
-    def _answer(self, refs: LookedUp | Exception, spawn: Spawn, done: Done) -> None:
-        if isinstance(refs, Exception):
-            if concerns_all(refs):
-                raise refs
+    def _answer(self, refs: LookedUp | None, spawn: Spawn, done: Done) -> None:
+        if refs is None:
             replace(self.pieces, at_once=None).start(spawn, done)
             return
         try:
@@ -288,6 +278,32 @@ class PiecesAfterLookUp(Struct, frozen=True):
         except NotNear:
             work = partial(refs.run, self.pieces.work)
             replace(self.pieces, work=work, at_once=None).start(spawn, done)
+
+
+def _look_up(
+    look_ups: RefLookUps,
+    names: Sequence[str],
+    spawn: Spawn,
+    done: Done,
+    answer: Callable[[LookedUp | None], None],
+) -> None:
+    """Look up the refs for `answer`, where requests come in.
+
+    It gets None if the look-up failed, perhaps because of a ref that only another request needs.
+    """
+
+    def found(refs: LookedUp | Exception) -> None:
+        try:
+            if not isinstance(refs, Exception):
+                answer(refs)
+            elif concerns_all(refs):
+                raise refs
+            else:
+                answer(None)
+        except Exception as error:  # noqa: BLE001 - Other requests wait for this function.
+            done(error)
+
+    look_ups.start(names, spawn, found)
 
 
 class _Stream:

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from morag.backend.base import LogRow
 from morag.errors import BadRequest, RepositoryCorrupt
@@ -66,9 +67,9 @@ class RefLogWriter:
     ) -> LogRow:
         """The line to write together with a move."""
         nanos = self._persist.clock_nanos()
+        move = RefMove(name, operation, before, after, who, nanos // 1000, commits)
         # The time first, for the sort order; then random bytes, so that servers do not collide.
-        key = nanos.to_bytes(8, "big") + self._random_bytes(4)
-        return _row(key, name, operation, before, after, who, nanos // 1000, commits)
+        return _row(nanos.to_bytes(8, "big") + self._random_bytes(4), move)
 
     def creation(self, ref: Ref, who: str = "") -> LogRow:
         """The line of a creation, under the same key for every writer.
@@ -77,10 +78,9 @@ class RefLogWriter:
         of the key there is only one line, and which of two stays depends on the engine.
         """
         at, name = ref.created_micros, ref.name
+        move = RefMove(name, RefOperation.CREATE_REFERENCE, NO_ANCESTOR, ref.pointer, who, at)
         suffix = sha256(name.encode()).digest()[:4]  # Instead of random bytes.
-        key = (at * 1000).to_bytes(8, "big") + suffix
-        operation = RefOperation.CREATE_REFERENCE
-        return _row(key, name, operation, NO_ANCESTOR, ref.pointer, who, at, 0)
+        return _row((at * 1000).to_bytes(8, "big") + suffix, move)
 
     def removal(self, ref: Ref, who: str = "") -> LogRow:
         """The line of a drop."""
@@ -105,20 +105,8 @@ def read_moves(
     return [_move_of(row) for row in rows[:limit]], token
 
 
-def _row(
-    key: bytes,
-    name: str,
-    operation: RefOperation,
-    before: bytes,
-    after: bytes,
-    who: str,
-    at_micros: int,
-    commits: int,
-) -> LogRow:
-    """The line of a move with these fields, which gets its checksum here."""
-    checksum = _checksum(key, name, operation, before, after, who, at_micros, commits)
-    move = RefMove(name, operation, before, after, who, at_micros, commits, checksum)
-    return LogRow(key, _encode(move))
+def _row(key: bytes, move: RefMove) -> LogRow:
+    return LogRow(key, _encode(replace(move, checksum=_checksum(key, move))))
 
 
 def _move_of(row: LogRow) -> RefMove:
@@ -127,33 +115,15 @@ def _move_of(row: LogRow) -> RefMove:
         move = _decode(row.data)
     except (*UNREADABLE, msgspec.MsgspecError) as damage:
         raise RepositoryCorrupt.found(line, f"is not readable ({damage})") from damage
-    if move.checksum and move.checksum != _checksum(
-        row.key,
-        move.name,
-        move.operation,
-        move.before,
-        move.after,
-        move.who,
-        move.at_micros,
-        move.commits,
-    ):
+    if move.checksum and move.checksum != _checksum(row.key, move):
         raise RepositoryCorrupt.found(line, "is damaged: its checksum is wrong")
     return move
 
 
-def _checksum(
-    key: bytes,
-    name: str,
-    operation: RefOperation,
-    before: bytes,
-    after: bytes,
-    who: str,
-    at_micros: int,
-    commits: int,
-) -> int:
+def _checksum(key: bytes, move: RefMove) -> int:
     """The checksum of exactly these fields: later fields must not change it for older lines."""
-    texts = [name, operation.value, before.hex(), after.hex(), who]
-    covered = "\0".join([*texts, str(at_micros), str(commits)])
+    texts = [move.name, move.operation.value, move.before.hex(), move.after.hex(), move.who]
+    covered = "\0".join([*texts, str(move.at_micros), str(move.commits)])
     return crc32(covered.encode(), crc32(key))
 
 
