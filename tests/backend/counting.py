@@ -87,6 +87,10 @@ class CountingBackend:
         self._count("delete_rows", len(ids))
         self._backend.delete_rows(repo, ids)
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        self._count("delete_unreferenced", len(rows))
+        return self._backend.delete_unreferenced(repo, rows)
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:

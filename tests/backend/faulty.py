@@ -48,6 +48,7 @@ POSSIBLE: Mapping[str, tuple[Fault, ...]] = {
     "insert_rows": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "swap_row": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.DELAY),
     "delete_rows": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
+    "delete_unreferenced": (Fault.BEFORE, Fault.AFTER, Fault.BETWEEN, Fault.DELAY),
     "scan_rows": (Fault.BEFORE, Fault.BETWEEN, Fault.DELAY),
     "erase": (Fault.BEFORE, Fault.AFTER, Fault.DELAY),
     "apply": (Fault.BEFORE, Fault.AFTER, Fault.FALSE_AFTER, Fault.BETWEEN, Fault.DELAY),
@@ -174,6 +175,12 @@ class FaultyBackend:
         if fault is Fault.BETWEEN:
             self._backend.delete_rows(repo, ids[: len(ids) // 2])
         self._do(fault, lambda: self._backend.delete_rows(repo, ids))
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        fault = self._next("delete_unreferenced")
+        if fault is Fault.BETWEEN:
+            self._backend.delete_unreferenced(repo, rows[: len(rows) // 2])
+        return self._do(fault, lambda: self._backend.delete_unreferenced(repo, rows))
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE

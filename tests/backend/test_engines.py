@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,10 @@ from morag.backend import engines
 from morag.backend.base import Private
 from morag.backend.engines import GROUP, Engine, find_engine, load_opener
 from morag.errors import StoreUrlInvalid
+from morag.package_extras import packages_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("scheme", sorted(entry_points(group=GROUP).names))
@@ -27,18 +32,42 @@ def test_an_engine_is_private_exactly_if_its_backend_is(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "advice"),
-    [("paper", r"pip install 'morag\[paper\]'"), ("", "it needs the module 'no_such_driver'")],
+    ("extra", "message"),
+    [
+        (
+            "mongodb",
+            "The driver for 'paper:', pymongo, is not installed; run: pip install 'morag[mongodb]',"
+            " or in a clone: .venv/bin/pip install -e '.[mongodb]'",
+        ),
+        ("", "The driver for 'paper:' is not installed; it needs the module 'no_such_driver'"),
+    ],
 )
-def test_a_driver_that_is_not_installed_is_reported(
-    monkeypatch: pytest.MonkeyPatch, extra: str, advice: str
+def test_a_driver_that_is_not_installed_is_reported_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, extra: str, message: str
 ) -> None:
     engine = Engine("no_such_driver:open", extra=extra)
     monkeypatch.setattr(engines, "find_engine", lambda scheme: engine)
-    with pytest.raises(
-        StoreUrlInvalid, match=f"^The driver for 'paper:' is not installed; {advice}$"
-    ):
+    with pytest.raises(StoreUrlInvalid) as raised:
         load_opener("paper")
+    assert str(raised.value) == message
+
+
+def test_another_package_with_the_module_of_the_driver_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "foreign_driver.py").write_text("from json import ObjectId\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    engine = Engine("foreign_driver:open", extra="mongodb")
+    monkeypatch.setattr(engines, "find_engine", lambda scheme: engine)
+    with pytest.raises(StoreUrlInvalid, match=r"'paper:', pymongo, is broken \(cannot import name"):
+        load_opener("paper")
+
+
+@pytest.mark.parametrize("scheme", sorted(entry_points(group=GROUP).names))
+def test_the_extra_of_every_driver_installs_a_package(scheme: str) -> None:
+    engine = find_engine(scheme)
+    assert isinstance(engine, Engine)
+    assert bool(packages_of(engine.extra)) is bool(engine.extra)
 
 
 def test_an_unknown_kind_of_store_is_reported_with_the_known_ones() -> None:

@@ -92,6 +92,9 @@ class Plain:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         self._memory.delete_rows(repo, ids)
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        return self._memory.delete_unreferenced(repo, rows)
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
@@ -227,6 +230,7 @@ class TestFaults:
             "insert_rows": lambda b: b.insert_rows("r", [a_row(1)]),
             "swap_row": lambda b: b.swap_row("r", a_row(1), None),
             "delete_rows": lambda b: b.delete_rows("r", [an_id(1)]),
+            "delete_unreferenced": lambda b: b.delete_unreferenced("r", [a_row(1)]),
             "scan_rows": lambda b: list(b.scan_rows("r")),
             "erase": lambda b: b.erase("r"),
             "apply": lambda b: b.apply("r", [], RefSwap(MAIN.name, None, MAIN)),

@@ -57,6 +57,10 @@ class Narrow(MemoryBackend):
         self._check(ids)
         super().delete_rows(repo, ids)
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        self._check(rows)
+        return super().delete_unreferenced(repo, rows)
+
     def append_log(self, repo: str, rows: Sequence[LogRow]) -> None:
         self._check(rows)
         super().append_log(repo, rows)

@@ -124,12 +124,23 @@ class Backend(Protocol):
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None: ...
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        """Delete the rows that were not written again since they were read; return their ids.
+
+        A row stays if its kind, version or `referenced_micros` is no longer that of the given row.
+        So a row stays after an `insert_rows` that found it and returned before this call. If both
+        run at the same time, the row is there afterwards: it stays, or is inserted anew.
+        """
+        ...
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
         """Every row of the part, in no order; only the given kinds if any are given.
 
-        May be slow. Rows inserted or deleted meanwhile may or may not be seen.
+        A row that cannot be decoded has the kind `UNREADABLE_KIND` (`format/rows.py`), or raises an
+        error if kinds are given. May be slow. Rows inserted or deleted meanwhile may or may not be
+        seen.
         """
         ...
 
@@ -138,6 +149,16 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def is_unchanged(stored: Row | None, row: Row) -> bool:
+    """Whether `delete_unreferenced` deletes the stored row if it is given the other one."""
+    return (
+        stored is not None
+        and stored.referenced_micros == row.referenced_micros
+        and stored.version == row.version
+        and stored.kind == row.kind
+    )
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import Struct
 
 from morag.errors import StoreUrlInvalid
+from morag.package_extras import install_advice, packages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,14 @@ def load_opener(scheme: str) -> Opener:
             return engine
         extra = engine.extra
         return engine.load()
-    except ModuleNotFoundError as error:
-        problem = f"The driver for '{scheme}:' is not installed; "
-        advice = f"pip install 'morag[{extra}]'" if extra else f"it needs the module '{error.name}'"
-        raise StoreUrlInvalid(problem + advice) from error
+    except ImportError as error:
+        raise StoreUrlInvalid(_explained(scheme, extra, error)) from error
+
+
+def _explained(scheme: str, extra: str, error: ImportError) -> str:
+    """The missing module may belong to a package of another name: `bson` is a part of pymongo, and
+    the package `bson` is something else. So the driver is named, and not the module."""
+    driver = "".join(f", {package}," for package in packages_of(extra)[:1])
+    state = "is not installed" if isinstance(error, ModuleNotFoundError) else f"is broken ({error})"
+    advice = f"run: {install_advice(extra)}" if extra else f"it needs the module '{error.name}'"
+    return f"The driver for '{scheme}:'{driver} {state}; {advice}"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, Row
+from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, Row, is_unchanged
 from morag.backend.engines import Engine, Traits
 from morag.backend.ordered_keys import id_range
 from morag.errors import StoreUrlInvalid
@@ -79,6 +79,14 @@ class MemoryBackend:
             rows = self._repos[repo].rows
             for id in ids:
                 rows.pop(id, None)
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        with self._lock:
+            stored = self._repos[repo].rows
+            same = [row.id for row in rows if is_unchanged(stored.get(row.id), row)]
+            for id in same:
+                del stored[id]
+        return frozenset(same)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE

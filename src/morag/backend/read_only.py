@@ -43,6 +43,9 @@ class ReadOnlyBackend:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         _refuse()
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        _refuse()
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:

@@ -52,7 +52,7 @@ class SplittingBackend:
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
         new: set[ObjId] = set()
-        for some in _fitting(rows, self.limits):
+        for some in fitting(rows, self.limits):
             new |= self._backend.insert_rows(repo, some)
         return frozenset(new)
 
@@ -62,6 +62,12 @@ class SplittingBackend:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         for some in _batched(ids, self.limits.rows_at_once):
             self._backend.delete_rows(repo, some)
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        deleted: set[ObjId] = set()
+        for some in _batched(rows, self.limits.rows_at_once):
+            deleted |= self._backend.delete_unreferenced(repo, some)
+        return frozenset(deleted)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
@@ -88,7 +94,7 @@ def _batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
         yield some
 
 
-def _fitting(rows: Iterable[Row], limits: Limits) -> Iterator[list[Row]]:
+def fitting(rows: Iterable[Row], limits: Limits) -> Iterator[list[Row]]:
     """The rows in their order, in groups that are small enough in number and size."""
     group: list[Row] = []
     size_bytes = 0

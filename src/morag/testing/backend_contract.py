@@ -304,6 +304,69 @@ class BackendContract:
         assert by_id(backend.scan_rows("r")) == by_id([rows[1], rows[2], rows[4]])
         assert backend.insert_rows("r", rows[:2]) == {rows[0].id}
 
+    def test_rows_that_were_not_referenced_again_are_deleted(self, backend: Backend) -> None:
+        rows = [a_row(n, kind, micros=1000 + n) for n, kind in enumerate(FIELDS)]
+        rows += [a_custom_row(b"none", None), a_custom_row(b"some", "v-1"), a_row("0", micros=0)]
+        backend.insert_rows("r", [*rows, a_row("other")])
+        assert backend.delete_unreferenced("r", rows) == by_id(rows).keys()
+        assert backend.delete_unreferenced("r", rows) == frozenset()
+        assert backend.delete_unreferenced("r", []) == frozenset()
+        assert list(backend.scan_rows("r")) == [a_row("other")]
+
+    def test_a_row_that_differs_from_the_given_one_is_not_deleted(self, backend: Backend) -> None:
+        plain, custom, old = a_row(1), a_custom_row(b"c", "1"), a_row(2, micros=0)
+        backend.insert_rows("r", [plain, custom, old])
+        for other in (
+            replace(plain, referenced_micros=999),
+            replace(plain, referenced_micros=1001),
+            replace(plain, referenced_micros=0),
+            replace(plain, kind="c"),
+            replace(plain, version="1"),
+            replace(custom, version="2"),
+            replace(custom, version=None),
+            replace(custom, referenced_micros=2000),
+            replace(old, referenced_micros=1),
+            a_row("never there"),
+        ):
+            assert backend.delete_unreferenced("r", [other]) == frozenset(), other
+        assert backend.delete_unreferenced("other", [plain]) == frozenset()
+        assert by_id(backend.scan_rows("r")) == by_id([plain, custom, old])
+        wrong = replace(plain, referenced_micros=999)
+        assert backend.delete_unreferenced("r", [wrong, custom]) == {custom.id}
+        assert backend.delete_unreferenced("r", [replace(plain, data=b"")]) == {plain.id}
+
+    def test_a_refreshed_row_is_not_deleted(self, backend: Backend) -> None:
+        rows = [a_row(n, micros=1000) for n in range(40)]
+        backend.insert_rows("r", rows)
+        again = [replace(row, referenced_micros=2000) for row in rows[::2]]
+        assert backend.insert_rows("r", again) == frozenset()
+        assert backend.delete_unreferenced("r", rows) == {row.id for row in rows[1::2]}
+        assert by_id(backend.scan_rows("r")) == by_id(again)
+        assert backend.insert_rows("r", rows[:2]) == {rows[1].id}
+
+    def test_a_row_is_stored_after_racing_inserts_and_deletes(self, backend: Backend) -> None:
+        """However the two meet, an insert that returned has its row in the store."""
+        for round in range(10):
+            old = [a_row((round, n), micros=1000) for n in range(20)]
+            again = [replace(row, referenced_micros=2000) for row in old]
+            backend.insert_rows("r", old)
+
+            def insert(rows: Sequence[Row]) -> None:
+                backend.insert_rows("r", rows)
+
+            def delete(rows: Sequence[Row]) -> None:
+                backend.delete_unreferenced("r", rows)
+
+            work = [(insert, again), (delete, old), (insert, again[::-1]), (delete, old[::-1])]
+            at_once(lambda one: one[0](one[1]), work)
+            assert backend.read_rows("r", [row.id for row in old]) == by_id(again)
+
+    def test_racing_deletes_report_each_row_once(self, backend: Backend) -> None:
+        rows = [a_row(n) for n in range(50)]
+        backend.insert_rows("r", rows)
+        deleted = at_once(lambda some: backend.delete_unreferenced("r", some), [rows] * 4)
+        assert sorted(id for ids in deleted for id in ids) == sorted(by_id(rows))
+
     def test_a_scan_sees_every_row_once(self, backend: Backend) -> None:
         rows = [a_row(n, "v" if n % 3 else "c") for n in range(1700)]
         backend.insert_rows("r", rows)
@@ -347,6 +410,8 @@ class BackendContract:
         assert backend.insert_rows("r", list(rows.values())) == rows.keys()
         assert backend.read_rows("r", [*rows, *(an_id(-n) for n in range(1, 1000))]) == rows
         assert backend.read_rows("r", []) == {}
+        some = list(rows.values())[:2500]
+        assert backend.delete_unreferenced("r", some) == {row.id for row in some}
         backend.delete_rows("r", iter(rows))
         assert list(backend.scan_rows("r")) == []
 

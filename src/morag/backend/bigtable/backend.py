@@ -14,7 +14,7 @@ from morag.backend.ordered_keys import after, id_range, is_row_id, log_prefix_of
 from morag.errors import StoreBusy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from morag.backend.base import LogRow, Ref, RefSwap, Row, Slice
     from morag.backend.bigtable.calls import BigtableCalls
@@ -99,16 +99,7 @@ class BigtableBackend:
                 otherwise=cells.row_cells(row),
             )
 
-        keys = [row_key(prefix, row.id) for row in rows]
-        if len(rows) == 1:
-            return frozenset({rows[0].id} if insert(keys[0], rows[0]) else ())
-        # All requests end before an error is raised: none stays in flight.
-        sent = [self._threads.submit(insert, *each) for each in zip(keys, rows, strict=True)]
-        failures = [each.exception() for each in sent]
-        for failure in failures:
-            if failure is not None:
-                raise failure
-        return frozenset(row.id for row, new in zip(rows, sent, strict=True) if new.result())
+        return self._each(insert, prefix, rows)
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         # The row is emptied first: the old one may have a version that the new one lacks.
@@ -119,6 +110,12 @@ class BigtableBackend:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         prefix = prefix_of(repo)
         self._calls.change(ROWS, {row_key(prefix, id): [NOTHING] for id in ids})
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        def delete(key: bytes, row: Row) -> bool:
+            return self._calls.change_if(ROWS, key, cells.unreferenced_row(row), then=[NOTHING])
+
+        return self._each(delete, prefix_of(repo), rows)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
@@ -162,6 +159,21 @@ class BigtableBackend:
             cells.log_row(key[len(prefix) :], line) for page in pages for key, line in page.items()
         )
         return list(islice(lines, min(limit, _NO_LIMIT)))
+
+    def _each(
+        self, change: Callable[[bytes, Row], bool], prefix: bytes, rows: Sequence[Row]
+    ) -> frozenset[ObjId]:
+        """Change each row under its key; the ids of those for which that returned true."""
+        keys = [row_key(prefix, row.id) for row in rows]
+        if len(rows) == 1:
+            return frozenset({rows[0].id} if change(keys[0], rows[0]) else ())
+        # All requests end before an error is raised: none stays in flight.
+        sent = [self._threads.submit(change, *each) for each in zip(keys, rows, strict=True)]
+        failures = [each.exception() for each in sent]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return frozenset(row.id for row, done in zip(rows, sent, strict=True) if done.result())
 
     def _pages(
         self, table: str, low: bytes, end: bytes, size: int = _AT_ONCE

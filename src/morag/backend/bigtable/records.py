@@ -138,6 +138,16 @@ def same_row(row: Row) -> RowFilter:
     return _if(same_kind, then=version, otherwise=RowFilter(block_all_filter=True))
 
 
+def unreferenced_row(row: Row) -> RowFilter:
+    """The condition of `same_row`, and that the time is this one. An unknown one may be missing."""
+    same_time = _cell(ROWS, _REFERENCED, b"%d" % row.referenced_micros)
+    if not row.referenced_micros:
+        same_time = _if(
+            _cell(ROWS, _REFERENCED), then=same_time, otherwise=RowFilter(pass_all_filter=True)
+        )
+    return _if(same_row(row), then=same_time, otherwise=RowFilter(block_all_filter=True))
+
+
 def _kind(short: str) -> bytes:
     return _KINDS.get(short, short).encode()
 

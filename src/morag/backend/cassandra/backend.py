@@ -108,13 +108,27 @@ class CassandraBackend:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         self._session.write(cql.DELETE_ROW, ((repo, id) for id in ids))
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        identities = {row.id: sql.row_identity(repo, row) for row in rows}
+        done = self._session.write(cql.DROP_UNREFERENCED, identities.values())
+        deleted = {id for id, (dropped, *_) in zip(identities, done, strict=True) if dropped}
+        # A time that is not known may also be stored as null, which equals only null.
+        unknown = {
+            row.id: (*identities[row.id][:-1], None)
+            for row in rows
+            if row.id not in deleted and not row.referenced_micros
+        }
+        done = self._session.write(cql.DROP_UNREFERENCED, unknown.values())
+        deleted.update(id for id, (dropped, *_) in zip(unknown, done, strict=True) if dropped)
+        return frozenset(deleted)
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
         # Filtered here: ScyllaDB cannot combine a filter with a range of tokens.
         for owner, *record in self._session.pages(cql.SCAN_ROWS, cql.tokens(part)):
             if owner == repo and (not kinds or record[1] in kinds):
-                yield sql.to_row(record)
+                yield sql.to_scanned_row(record, kinds)
 
     def erase(self, repo: str) -> None:
         for find, delete in ((cql.ALL_REFS, cql.ERASE_REF), (cql.ALL_ROWS, cql.DELETE_ROW)):

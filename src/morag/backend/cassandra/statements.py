@@ -111,6 +111,7 @@ CHANGE_ROW: Final = (
     f"UPDATE $.objs2 SET obj_type = ?, obj_vers = ?, obj_value = ?, obj_ref = ? WHERE {_SAME_ROW}"
 )
 DROP_ROW: Final = f"DELETE FROM $.objs2 WHERE {_SAME_ROW}"
+DROP_UNREFERENCED: Final = f"{DROP_ROW} AND obj_ref = ?"
 DELETE_ROW: Final = f"DELETE FROM $.objs2 WHERE {_ROW_KEY} IF EXISTS"
 
 APPEND_LOG: Final = "INSERT INTO $.ref_log (repo, bucket, log_key, log_value) VALUES (?, ?, ?, ?)"

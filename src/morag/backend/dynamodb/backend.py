@@ -12,7 +12,7 @@ from morag.backend.dynamodb.calls import READ_AT_ONCE, Requests
 from morag.backend.dynamodb.opening import connect, open_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from morag.backend.base import LogRow, ObjId, Ref, RefSwap, Row, Slice
     from morag.backend.dynamodb.opening import Tables
@@ -80,14 +80,7 @@ class DynamoDBBackend:
         return {row.id: row for row in found}
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
-        if len(rows) == 1:
-            return frozenset(row.id for row in rows if self._insert(repo, row))
-        # All writes end before an error is raised, so that a retry finds them settled.
-        writing = [self._writers.submit(self._insert, repo, row) for row in rows]
-        failed = [error for each in writing if (error := each.exception()) is not None]
-        if failed:
-            raise failed[0]
-        return frozenset(row.id for row, each in zip(rows, writing, strict=True) if each.result())
+        return self._each(self._insert, repo, rows)
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
         condition, values = items.same_row(expected)
@@ -101,6 +94,9 @@ class DynamoDBBackend:
 
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         self._delete(self._tables.rows, (items.row_key(repo, id) for id in dict.fromkeys(ids)))
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        return self._each(self._delete_unreferenced, repo, rows)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
@@ -141,6 +137,29 @@ class DynamoDBBackend:
         else:
             found = self._requests.get_all(table, keys)
         return [item for item in found if items.is_of(repo, item)]
+
+    def _each(
+        self, write: Callable[[str, Row], bool], repo: str, rows: Sequence[Row]
+    ) -> frozenset[ObjId]:
+        """Write each row; the ids of those for which that returned true."""
+        if len(rows) == 1:
+            return frozenset(row.id for row in rows if write(repo, row))
+        # All writes end before an error is raised, so that a retry finds them settled.
+        writing = [self._writers.submit(write, repo, row) for row in rows]
+        failed = [error for each in writing if (error := each.exception()) is not None]
+        if failed:
+            raise failed[0]
+        return frozenset(row.id for row, each in zip(rows, writing, strict=True) if each.result())
+
+    def _delete_unreferenced(self, repo: str, row: Row) -> bool:
+        condition, values = items.unreferenced_row(row)
+        request: Item = {
+            "TableName": self._tables.rows,
+            "Key": items.row_key(repo, row.id),
+            "ConditionExpression": condition,
+            "ExpressionAttributeValues": values,
+        }
+        return self._requests.write_if(self._client.delete_item, request)
 
     def _insert(self, repo: str, row: Row) -> bool:
         item = items.row_item(repo, row)

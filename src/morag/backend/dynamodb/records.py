@@ -105,6 +105,13 @@ def same_row(row: Row) -> Condition:
     return _equal("yV", values), values
 
 
+def unreferenced_row(row: Row) -> Condition:
+    """The row with its time. One that is not known may be missing."""
+    condition, values = same_row(row)
+    same_time = "z = :z" if row.referenced_micros else "(z = :z OR attribute_not_exists(z))"
+    return f"{condition} AND {same_time}", {**values, ":z": {"S": str(row.referenced_micros)}}
+
+
 def to_row(repo: str, item: Item) -> Row:
     text = item["k"]["S"].removeprefix(prefix(repo))
     try:

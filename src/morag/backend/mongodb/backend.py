@@ -83,17 +83,18 @@ class MongoDBBackend:
         return {row.id: row for row in map(documents.to_row, found)}
 
     def insert_rows(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
-        there = self._insert(self._rows, [documents.row_document(repo, row) for row in rows])
-        if there:
-            with ERRORS.translating(self._address):
-                self._rows.bulk_write(
-                    [documents.refresh(repo, rows[at]) for at in there], ordered=False
-                )
-        return frozenset(row.id for at, row in enumerate(rows) if at not in there)
+        new: set[ObjId] = set()
+        while rows:
+            at_there = self._insert(self._rows, [documents.row_document(repo, row) for row in rows])
+            new.update(row.id for at, row in enumerate(rows) if at not in at_there)
+            rows = [rows[at] for at in sorted(at_there)]
+            # If a row was deleted between the two requests, all of them are tried again.
+            if rows and self._refresh(repo, rows) == len(rows):
+                break
+        return frozenset(new)
 
     def swap_row(self, repo: str, expected: Row, new: Row | None) -> bool:
-        version = {"$exists": False} if expected.version is None else expected.version
-        same = {"_id": documents.row_id(repo, expected.id), "y": expected.kind, "V": version}
+        same = documents.same_row(repo, expected)
         with ERRORS.translating(self._address):
             if new is None:
                 return self._rows.delete_one(same).deleted_count == 1
@@ -104,6 +105,16 @@ class MongoDBBackend:
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         with ERRORS.translating(self._address):
             self._rows.delete_many({"_id": {"$in": [documents.row_id(repo, id) for id in ids]}})
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        """A request for each row: MongoDB reports how many rows of a bulk it deleted, not which."""
+        deleted = []
+        with ERRORS.translating(self._address):
+            for row in rows:
+                same = documents.same_row(repo, row) | documents.same_time(row)
+                if self._rows.delete_one(same).deleted_count:
+                    deleted.append(row.id)
+        return frozenset(deleted)
 
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
@@ -164,6 +175,12 @@ class MongoDBBackend:
         with ERRORS.translating(self._address):
             found = collection.find({"_id": within}, {"_id": 1}).limit(ERASE_AT_ONCE)
             return [each["_id"] for each in found.batch_size(ERASE_AT_ONCE + 1)]
+
+    def _refresh(self, repo: str, rows: Sequence[Row]) -> int:
+        """Refresh the times of the rows; return how many are stored."""
+        with ERRORS.translating(self._address):
+            updates = [documents.refresh(repo, row) for row in rows]
+            return self._rows.bulk_write(updates, ordered=False).matched_count
 
     def _insert(self, collection: Collection[Document], rows: list[Document]) -> set[int]:
         """Insert the documents that are not stored yet; return the indexes of the others."""

@@ -92,6 +92,16 @@ def refresh(repo: str, row: Row) -> UpdateOne:
     return UpdateOne({"_id": row_id(repo, row.id)}, {"$set": {"z": Int64(row.referenced_micros)}})
 
 
+def same_row(repo: str, row: Row) -> Document:
+    version = {"$exists": False} if row.version is None else row.version
+    return {"_id": row_id(repo, row.id), "y": row.kind, "V": version}
+
+
+def same_time(row: Row) -> Document:
+    """The condition on the time. One that is not known may be missing."""
+    return {"z": row.referenced_micros or {"$in": [0, None]}}
+
+
 def to_row(document: Document) -> Row:
     id = ObjId(document["_id"]["i"])
     data = without_referenced(id, document.get("v") or b"")

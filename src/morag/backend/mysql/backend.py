@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -71,6 +72,23 @@ class MySQLBackend(RemoteSqlBackend):
         for statement in sql.delete_rows(repo, list(ids)):
             self._change(statement)
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        def delete(some: Sequence[Row]) -> list[ObjId]:
+            with self._transaction() as db:
+                stored, _ = self._execute(
+                    db, statements.lock_identities(repo, [row.id for row in some])
+                )
+                found = {tuple(record) for record in stored}
+                same = [row.id for row in some if sql.row_identity(repo, row) in found]
+                for statement in sql.delete_rows(repo, same):
+                    self._execute(db, statement)
+                return same
+
+        deleted: list[ObjId] = []
+        for some in sql.chunks(in_order(rows)):
+            deleted += self._write(partial(delete, some))
+        return frozenset(deleted)
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
@@ -91,7 +109,7 @@ class MySQLBackend(RemoteSqlBackend):
                 continue
             for record in found:
                 if not kinds or record[1] in kinds:
-                    yield sql.to_row(record)
+                    yield sql.to_scanned_row(record, kinds)
             at = to
             if len(found) < SCAN_AT_ONCE // 4:
                 width *= 2
@@ -168,7 +186,8 @@ class MySQLBackend(RemoteSqlBackend):
 
     def _refreshed(self, db: Connection, repo: str, rows: Mapping[ObjId, Row]) -> set[ObjId]:
         """Refresh the time of the rows that are stored; return their ids."""
-        found = [self._execute(db, each)[0] for each in sql.select(sql.IDS, repo, list(rows))]
+        # Locked, so that nobody deletes a row before its time is refreshed.
+        found = [self._execute(db, each)[0] for each in statements.lock_ids(repo, list(rows))]
         stored: set[ObjId] = {id for records in found for (id,) in records}
         by_time: dict[int, list[ObjId]] = {}
         for id in stored:

@@ -11,7 +11,7 @@ from morag.errors import RequestTooLarge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from morag.backend.base import LogRow, Row
+    from morag.backend.base import LogRow, ObjId, Row
     from morag.backend.sql.statements import Statement
 
 ERASE: Final = tuple(
@@ -33,6 +33,19 @@ def spelt(text: str) -> str:
 def insert_rows(repo: str, rows: Sequence[Row]) -> Statement:
     values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(rows))
     return _INSERT + values, tuple(part for row in rows for part in sql.row_record(repo, row))
+
+
+def lock_ids(repo: str, ids: Sequence[ObjId]) -> Iterator[Statement]:
+    """The ids that are stored. Their rows are locked until the end of the transaction."""
+    for text, args in sql.select(sql.IDS, repo, ids):
+        yield f"{text} FOR UPDATE", args
+
+
+def lock_identities(repo: str, ids: Sequence[ObjId]) -> Statement:
+    """The values of `sql.row_identity` of up to `sql.AT_ONCE` rows, which are then locked."""
+    columns = "repo, obj_id, obj_type, obj_vers, coalesce(obj_ref, 0)"
+    where = f"repo = ? AND {sql.one_of('obj_id', ids)}"
+    return f"SELECT {columns} FROM objs2 WHERE {where} FOR UPDATE", (repo, *ids)
 
 
 def append_log(repo: str, rows: Sequence[LogRow]) -> Statement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -77,6 +77,13 @@ logged AS ({_LOG} ON CONFLICT DO NOTHING)
 SELECT CASE WHEN {{made}} = {{wanted}} THEN 1 ELSE ('too few swaps: ' || {{made}})::int8 END"""
 _IS_READ_ONLY: Final = "SELECT current_setting('transaction_read_only') = 'on'"
 _DELETE: Final = "DELETE FROM objs2 WHERE repo = ? AND obj_id = ANY(?::bytea[])"
+# The ids are given twice: the condition on the array is the one for which the index is used.
+_DELETE_UNREFERENCED: Final = (
+    "DELETE FROM objs2 USING unnest(?::bytea[], ?::text[], ?::text[], ?::int8[])"
+    " AS r(id, kind, version, micros) WHERE repo = ? AND obj_id = ANY(?::bytea[])"
+    " AND obj_id = r.id AND obj_type = r.kind AND obj_vers IS NOT DISTINCT FROM r.version"
+    " AND coalesce(obj_ref, 0) = r.micros RETURNING obj_id"
+)
 _ERASE: Final = tuple(
     f"DELETE FROM {table} WHERE repo = ? AND {key} IN"
     f" (SELECT {key} FROM {table} WHERE repo = ? LIMIT {_AT_ONCE})"
@@ -134,6 +141,19 @@ class CockroachBackend(RemoteSqlBackend):
         ids = iter(ids)
         while some := list(islice(ids, _AT_ONCE)):
             self._change((_DELETE, (repo, BytesArray.of(some))))
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        """One statement per part. A row that another statement is refreshing is checked after it.
+
+        Not repeated if the connection breaks: then it is unknown which rows are deleted.
+        """
+        deleted: list[ObjId] = []
+        rows = in_order(rows)
+        for at in range(0, len(rows), _AT_ONCE):
+            statement = _DELETE_UNREFERENCED, _identities(repo, rows[at : at + _AT_ONCE])
+            found = self._write(partial(self._run, statement))[0]
+            deleted += (id for (id,) in found)
+        return frozenset(deleted)
 
     def erase(self, repo: str) -> None:
         for statement in _ERASE:
@@ -242,6 +262,18 @@ def _columns(repo: str, rows: Sequence[Row]) -> tuple[object, ...]:
         TextArray.of([row.version for row in rows]),
         BytesArray.of(sql.row_value(row) for row in rows),
         NumberArray.of([row.referenced_micros for row in rows]),
+    )
+
+
+def _identities(repo: str, rows: Sequence[Row]) -> tuple[object, ...]:
+    ids = BytesArray.of(row.id for row in rows)
+    return (
+        ids,
+        TextArray.of([row.kind for row in rows]),
+        TextArray.of([row.version for row in rows]),
+        NumberArray.of([row.referenced_micros for row in rows]),
+        repo,
+        ids,
     )
 
 

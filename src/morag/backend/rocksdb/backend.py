@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rocksdict import ColumnFamily, WriteBatch
 
 from morag.backend.base import UNIQUE_KIND, WHOLE, Applied, LogRow, ObjId, Ref, Row
-from morag.backend.ordered_keys import after, id_range, is_row_id, log_prefix_of, prefix_of, row_key
+from morag.backend.ordered_keys import after, is_row_id, log_prefix_of, prefix_of, row_key
 from morag.backend.rocksdb.errors import WRITING
 from morag.backend.rocksdb.opening import REFS, ROWS, close_all, open_database
 from morag.backend.rocksdb.reads import FEW, RocksDBReads
@@ -151,18 +151,19 @@ class RocksDBBackend:
         prefix = prefix_of(repo)
         self._delete((row_key(prefix, id) for id in ids), self._in_rows)
 
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        prefix, writes = prefix_of(repo), self._writes()
+        with self._turn:
+            self._check_refusal()
+            deleted = writes.delete_unchanged(prefix, rows, self._messages(prefix, rows))
+            if deleted:
+                self._write_durably(writes.batch)
+        return deleted
+
     def scan_rows(
         self, repo: str, kinds: frozenset[str] = frozenset(), part: Slice = WHOLE
     ) -> Iterator[Row]:
-        prefix = prefix_of(repo)
-        low, high = id_range(part)
-        end = after(prefix) if high is None else prefix + high
-        for key, message in self._read.scan(self._rows, prefix + low, end):
-            id = ObjId(key[len(prefix) :])
-            if is_row_id(id):
-                row = decode_row(id, message)
-                if not kinds or row.kind in kinds:
-                    yield row
+        return self._read.rows(self._rows, prefix_of(repo), part, kinds)
 
     def erase(self, repo: str) -> None:
         prefix, log_prefix = prefix_of(repo), log_prefix_of(repo)

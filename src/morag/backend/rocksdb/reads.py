@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocksdict import ReadOptions
 
+from morag.backend.ordered_keys import after, id_range, is_row_id
 from morag.backend.rocksdb.errors import READING
+from morag.format.records import ObjId
+from morag.format.rows import decode_or_keep, decode_row, may_be_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from rocksdict import Rdict, RdictIter
+
+    from morag.backend.base import Slice
+    from morag.format.records import Row
 
 SCAN_AT_ONCE: Final = 500
 FEW: Final = 16
@@ -64,6 +70,21 @@ class RocksDBReads:
             except Exception as error:
                 raise READING.translate(error, self._path) from error
             yield from piece
+
+    def rows(
+        self, family: Rdict, prefix: bytes, part: Slice, kinds: frozenset[str]
+    ) -> Iterator[Row]:
+        """The rows of a part of a repository, only of the given kinds if any are given."""
+        low, high = id_range(part)
+        end = after(prefix) if high is None else prefix + high
+        for key, message in self.scan(family, prefix + low, end):
+            if kinds and not may_be_of(message, kinds):
+                continue
+            id = ObjId(key[len(prefix) :])
+            if is_row_id(id):
+                row = decode_row(id, message) if kinds else decode_or_keep(id, message)
+                if not kinds or row.kind in kinds:
+                    yield row
 
     def last(
         self, family: Rdict, prefix: bytes, end: bytes, limit: int

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rocksdict import WriteBatch
 
+from morag.backend.base import is_unchanged
 from morag.backend.ordered_keys import log_prefix_of, row_key
 from morag.format.refs import encode_ref
-from morag.format.rows import encode_row, refreshed
+from morag.format.rows import decode_row, encode_row, refreshed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,17 @@ class Writes:
                 message = refreshed(row.id, message, row.referenced_micros)
             put(row_key(prefix, row.id), message, in_rows)
         return frozenset(new)
+
+    def delete_unchanged(
+        self, prefix: bytes, rows: Sequence[Row], stored: Sequence[bytes | None]
+    ) -> frozenset[ObjId]:
+        """Delete those rows that are `stored` as they are given. Returns their ids."""
+        deleted = []
+        for row, message in zip(rows, stored, strict=True):
+            if message is not None and is_unchanged(decode_row(row.id, message), row):
+                self.batch.delete(row_key(prefix, row.id), self._in_rows)
+                deleted.append(row.id)
+        return frozenset(deleted)
 
     def move(self, key: bytes, ref: Ref | None) -> None:
         if ref is None:

@@ -50,7 +50,8 @@ class SqlBackend(ABC):
         after: ObjId | None = None
         while True:
             statement = sql.scan_rows(repo, kinds, part, after, SCAN_AT_ONCE)
-            rows = [sql.to_row(record) for record in self._select_page(statement)]
+            records = self._select_page(statement)
+            rows = [sql.to_scanned_row(record, kinds) for record in records]
             yield from rows
             if len(rows) < SCAN_AT_ONCE:
                 return

@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from morag.backend.base import LogRow, ObjId, Ref, Row
 from morag.backend.ordered_keys import id_range
+from morag.errors import RepositoryCorrupt
 from morag.format.damage import damaged_ref, damaged_row
 from morag.format.refs import decode_previous, encode_previous
-from morag.format.rows import NEVER_REFERENCED, without_referenced
+from morag.format.rows import NEVER_REFERENCED, UNREADABLE_KIND, without_referenced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,6 +166,11 @@ def row_record(repo: str, row: Row) -> tuple[object, ...]:
     return repo, row.id, row.kind, row.version, row_value(row), row.referenced_micros
 
 
+def row_identity(repo: str, row: Row) -> tuple[object, ...]:
+    """The values that `delete_unreferenced` compares. A time of 0 may be stored as NULL."""
+    return repo, row.id, row.kind, row.version, row.referenced_micros
+
+
 def row_value(row: Row) -> bytes:
     return row.data + NEVER_REFERENCED
 
@@ -176,6 +182,16 @@ def to_row(record: Sequence[Any]) -> Row:
     ):  # The column allows NULL, and SQLite stores values of any type.
         raise damaged_row(id)
     return Row(ObjId(id), kind, without_referenced(id, value), version, micros or 0)
+
+
+def to_scanned_row(record: Sequence[Any], kinds: frozenset[str]) -> Row:
+    """Like `to_row`, for a scan of these kinds: one of all kinds gives unreadable rows, too."""
+    try:
+        return to_row(record)
+    except RepositoryCorrupt:
+        if kinds:
+            raise
+    return Row(ObjId(record[0]), UNREADABLE_KIND, b"")
 
 
 def to_log_row(record: Sequence[Any]) -> LogRow:

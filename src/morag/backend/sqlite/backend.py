@@ -55,6 +55,10 @@ _COLUMNS: Final = (
     "SELECT repo, log_key, log_value FROM ref_log LIMIT 0",
 )
 """Fail if a column was renamed."""
+_DELETE_UNREFERENCED: Final = (
+    "DELETE FROM objs2 WHERE repo = ? AND obj_id = ? AND obj_type = ? AND obj_vers IS ?"
+    " AND coalesce(obj_ref, 0) = ?"
+)
 _ROW_COLUMNS: Final = {"repo", "obj_id", "obj_type", "obj_vers", "obj_value", "obj_ref"}
 BUSY_SECONDS: Final = 2.5  # Then the commit is retried until its timeout.
 _RETRY_SECONDS: Final = 0.01
@@ -129,6 +133,14 @@ class SQLiteBackend(SqlBackend):
     def delete_rows(self, repo: str, ids: Iterable[ObjId]) -> None:
         with self._write() as db:
             db.executemany(sql.DELETE_ROW, [(repo, id) for id in ids])
+
+    def delete_unreferenced(self, repo: str, rows: Sequence[Row]) -> frozenset[ObjId]:
+        with self._write() as db:
+            return frozenset(
+                row.id
+                for row in rows
+                if db.execute(_DELETE_UNREFERENCED, sql.row_identity(repo, row)).rowcount
+            )
 
     def erase(self, repo: str) -> None:
         with self._write() as db:
