@@ -43,6 +43,14 @@ class StoreUrlInvalid(BadRequest):
     """A store URL with an unknown scheme, or with options that the engine refuses."""
 
 
+class RepositoryMissing(StoreUrlInvalid):
+    """A store without the repository, where one must exist."""
+
+
+class RepositoryExists(BadRequest):
+    """A store with the repository, where it must not exist yet."""
+
+
 class StoreReadOnly(BadRequest):
     """A change of a store that was opened read-only."""
 
@@ -51,6 +59,10 @@ class StoreReadOnly(BadRequest):
         message: str = "This store was opened read-only; open it without `read_only` to change it",
     ) -> None:
         super().__init__(message)
+
+
+class ArchiveInvalid(BadRequest):
+    """Export files that are damaged, incomplete or not what they should be."""
 
 
 class Forbidden(MoragError, code="FORBIDDEN", status=403):
@@ -158,6 +170,29 @@ class StoreCannotWrite(ServiceUnavailable):
 
 class StoreLocked(ServiceUnavailable):
     """Another process has the embedded store open."""
+
+
+class ImportUnderWay(ServiceUnavailable):
+    """A repository whose import has not ended: references are missing, and commits may be."""
+
+    def __init__(
+        self,
+        message: str = (
+            "An import into this repository has not ended: go on with `morag import ... --resume`, "
+            "or start again with `morag import ... --erase --confirm NAME`"
+        ),
+    ) -> None:
+        super().__init__(message)
+
+
+class CopyUnderWay(ImportUnderWay):
+    """A repository whose copy has not ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A copy into this repository has not ended: go on with the same `morag spark copy`, or "
+            "remove it with `morag admin erase`"
+        )
 
 
 class RepositoryCorrupt(MoragError, code="REPOSITORY_CORRUPT", status=500):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from morag.format.header_order import java_header_order
 from morag.model.meta import CommitMeta
 from morag.model.times import instant_text, parse_header_time
@@ -42,6 +44,39 @@ def headers_of(meta: CommitMeta) -> Headers:
     ):
         if values:
             headers[name] = headers.get(name, ()) + values
+    return tuple([(name, headers[name]) for name in java_header_order(tuple(headers))])
+
+
+def known_headers_of(meta: CommitMeta, *, in_stored_order: bool) -> Headers:
+    """The headers of a commit, from the metadata that a server shows of it.
+
+    Morag shows properties in the order of the stored headers. Names that share a bucket of Java's
+    map were added in the opposite order. Nessie shows them in the order in which they were added.
+    Metadata may lack fields, which have no headers then.
+    """
+    if in_stored_order and len(meta.properties) > 1:
+        meta = replace(meta, properties=dict(reversed(meta.properties.items())))
+    return _headers_of_known_fields(meta)
+
+
+def _headers_of_known_fields(meta: CommitMeta) -> Headers:
+    fields = {
+        _COMMIT_TIME: meta.commit_time,
+        _AUTHOR_TIME: meta.author_time,
+        _COMMITTER: meta.committer,
+        _AUTHORS: meta.authors or None,
+    }
+    absent = {name for name, value in fields.items() if value is None}
+    if not absent:
+        return headers_of(meta)
+    filled = replace(
+        meta,
+        commit_time=meta.commit_time or "",
+        author_time=meta.author_time or "",
+        committer=meta.committer or "",
+        authors=meta.authors or ("",),
+    )
+    headers = {name: values for name, values in headers_of(filled) if name not in absent}
     return tuple([(name, headers[name]) for name in java_header_order(tuple(headers))])
 
 

@@ -149,7 +149,7 @@ _DELTA: Final = Message(
 _NAME: Final = Field(1, "name", TEXT)
 _TEXT: Final = Field(2, "text", TEXT)
 _PROPERTY: Final = Message(_pair, _NAME, _TEXT, ignores_unknown=True)
-_PROPERTIES: Final = nested(
+PROPERTIES: Final = nested(
     "property",
     _property_field,
     _PROPERTY.decode,
@@ -159,7 +159,7 @@ _PROPERTIES: Final = nested(
 _NAMESPACE: Final = Message(
     Namespace,
     Field(1, "elements", TEXT, REPEATED),
-    Field(2, "properties", _PROPERTIES, REPEATED),
+    Field(2, "properties", PROPERTIES, REPEATED),
     given=("id",),
     ignores_unknown=True,
 )

@@ -7,6 +7,7 @@ UUID big endian.
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ NO_ANCESTOR: Final = ObjId(bytes.fromhex(NO_ANCESTOR_HASH))
 NO_CONTENT_ID: Final = bytes(16)
 """The content id in an index entry if the content has none, or one that is not a UUID."""
 
+_UUID: Final = re.compile("[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _PAYLOADS: Final = tuple(n.to_bytes(4, "little") for n in range(128))
 
 
@@ -65,7 +67,7 @@ def string_id(
 
 
 def tag_id(message: str | None, headers: Headers | None, signature: bytes | None) -> ObjId:
-    return _hash(b"TAG", _texts(message or "", headers or ()), signature or b"")
+    return _hash(b"TAG", hashed_texts(message or "", headers or ()), signature or b"")
 
 
 def commit_id(parent: ObjId, message: str, headers: Headers, operations: Iterable[bytes]) -> ObjId:
@@ -73,7 +75,12 @@ def commit_id(parent: ObjId, message: str, headers: Headers, operations: Iterabl
 
     Merge parents, `seq` and times other than those in the headers are not part of the id.
     """
-    return _hash(b"COMMIT", parent, _texts(message, headers), *operations)
+    return _hash(b"COMMIT", parent, hashed_texts(message, headers), *operations)
+
+
+def commit_id_of_texts(parent: ObjId, texts: bytes, operations: Iterable[bytes]) -> ObjId:
+    """As `commit_id`, from `hashed_texts`."""
+    return _hash(b"COMMIT", parent, texts, *operations)
 
 
 def hashed_remove(key: bytes, payload: int, content_id: bytes) -> bytes:
@@ -84,11 +91,24 @@ def hashed_add(key: bytes, payload: int, value: ObjId, content_id: bytes) -> byt
     return b"".join((b"\1\0\0\0", key, _PAYLOADS[payload], value, _uuid(content_id)))
 
 
-def _texts(message: str, headers: Headers) -> bytes:
+def hashed_texts(message: str, headers: Headers) -> bytes:
+    """The message, and the names and values of headers, joined."""
     parts = [message]
     for name, values in headers:
         parts += (name, *values)
     return "".join(parts).encode()
+
+
+def uuid_text(id: bytes) -> str:
+    h = id.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+
+
+def uuid_bytes(id: str) -> bytes:
+    """The content id as an index stores it; `NO_CONTENT_ID` if it is not a UUID."""
+    if not _UUID.fullmatch(id):
+        return NO_CONTENT_ID
+    return bytes.fromhex(id.replace("-", ""))
 
 
 def _hash(*parts: bytes) -> ObjId:

@@ -169,10 +169,10 @@ def _header(name: str, values: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return name, values
 
 
-_HEADER: Final = Message(_header, Field(1, "name", TEXT), Field(2, "values", TEXT, REPEATED))
-_NAME_HEADS, _VALUE_HEADS = (HEADS[field.number] for field in _HEADER.fields.values())
-_HEADERS: Final = nested(
-    "headers", _header_fields, _HEADER.decode, write_all="write_headers({number}, {value})"
+HEADER: Final = Message(_header, Field(1, "name", TEXT), Field(2, "values", TEXT, REPEATED))
+_NAME_HEADS, _VALUE_HEADS = (HEADS[field.number] for field in HEADER.fields.values())
+HEADERS: Final = nested(
+    "headers", _header_fields, HEADER.decode, write_all="write_headers({number}, {value})"
 )
 
 
@@ -193,13 +193,13 @@ _COMMIT_ID: Final = FieldType(
     write_all="{tag} + b'\\x20' + ({tag} + b'\\x20').join({value})",
 )
 _STRIPES: Final = nested("stripe", _stripe_field, _decode_stripe)
-_COMMIT: Final = Message(
+COMMIT: Final = Message(
     _commit,
     Field(1, "created_micros", INT64, ALWAYS),
     Field(2, "seq", INT64, ALWAYS),
     Field(3, "tail", _COMMIT_ID, REPEATED),
     Field(4, "merge_parents", ID, REPEATED),
-    Field(5, "headers", _HEADERS, REPEATED),
+    Field(5, "headers", HEADERS, REPEATED),
     Field(6, "message", TEXT),
     Field(7, "reference_index", ID, OPTIONAL),
     Field(8, "stripes", _STRIPES, REPEATED),
@@ -209,12 +209,12 @@ _COMMIT: Final = Message(
     given=("id",),
 )
 # The start of every commit, which has most of its fields: created, seq, and the ids of the tail.
-_COMMIT_START: Final = re.compile(
-    re.escape(_COMMIT.fields["created_micros"].tag_bytes)
+COMMIT_START: Final = re.compile(
+    re.escape(COMMIT.fields["created_micros"].tag_bytes)
     + VARINT_PATTERN
-    + re.escape(_COMMIT.fields["seq"].tag_bytes)
+    + re.escape(COMMIT.fields["seq"].tag_bytes)
     + VARINT_PATTERN
-    + rb"((?:%b.{%d})+)" % (re.escape(sized_tag(_COMMIT.fields["tail"], ID_BYTES)), ID_BYTES),
+    + rb"((?:%b.{%d})+)" % (re.escape(sized_tag(COMMIT.fields["tail"], ID_BYTES)), ID_BYTES),
     re.DOTALL,
 )
 
@@ -264,18 +264,18 @@ _STRING: Final = Message(
 _TAG: Final = Message(
     _tag,
     Field(2, "message", TEXT, OPTIONAL),
-    Field(3, "headers", _HEADERS, REPEATED),
+    Field(3, "headers", HEADERS, REPEATED),
     Field(4, "signature", BYTES, OPTIONAL),
 )
 _UNIQUE: Final = Message(Unique, Field(1, "space", TEXT, ALWAYS), Field(2, "value", BYTES, ALWAYS))
 
 
 def _decode_commit(id: ObjId, data: bytes) -> Commit:
-    start = _COMMIT_START.match(data)
+    start = COMMIT_START.match(data)
     if start is None:
-        return _COMMIT.decode(data, id)
+        return COMMIT.decode(data, id)
     ids, step = start[3], 2 + ID_BYTES
-    return _COMMIT.decode(
+    return COMMIT.decode(
         data[start.end() :],
         id,
         created_micros=int64(read_varint(start[1], 0)[0]),
@@ -294,7 +294,7 @@ def _decode_segments(_: ObjId, data: bytes) -> IndexSegments:
 _ENCODERS: Final[dict[type[Obj], tuple[FieldHeads, Callable[[Any], bytes]]]] = {
     kind: (HEADS[kind.field_number], encode_fields)
     for kind, encode_fields in (
-        (Commit, _COMMIT.encode),
+        (Commit, COMMIT.encode),
         (RefObj, _REF.encode),
         (Value, VALUE.encode),
         (Index, _INDEX.encode),

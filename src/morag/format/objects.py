@@ -249,8 +249,12 @@ class Tag(Struct, frozen=True):
         return ids.tag_id(self.message, self.headers, self.signature)
 
 
+CONTENT_ID_SPACE: Final = "content-id"
+"""The space of the claims on content ids."""
+
+
 class Unique(Struct, frozen=True, gc=False):
-    """A claim on a value that must be used only once, such as a new content id."""
+    """A claim on a value that must be used only once in a space, such as a new content id."""
 
     kind_letter: ClassVar[str] = UNIQUE_KIND
     field_number: ClassVar[int] = 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from morag.errors import RepositoryCorrupt
 from morag.format.damage import UNREADABLE, damaged_row
 from morag.format.messages import BYTES, INT64, TEXT, Field
 from morag.format.objects import KINDS
@@ -24,6 +25,9 @@ from morag.protobuf import (
     text_field,
     varint,
 )
+
+UNREADABLE_KIND: Final = ""
+"""The kind that a scan gives to a row which cannot be decoded."""
 
 _CUSTOM: Final = Field(9, "custom", BYTES)
 _CUSTOM_KIND: Final = Field(1, "kind", TEXT)
@@ -47,6 +51,12 @@ def encode_row(row: Row) -> bytes:
     return data + _referenced(row.referenced_micros)
 
 
+def may_be_of(message: bytes, kinds: frozenset[str]) -> bool:
+    """Whether the row in the message may be of one of the kinds: most rows need not be decoded."""
+    kind = _KINDS.get(message[0]) if message else None
+    return kind is None or kind in kinds
+
+
 def decode_row(id: ObjId, message: bytes) -> Row:
     at, end = _inner(id, message)
     kind, data, version = _KINDS.get(message[0]), message[:end], None
@@ -57,6 +67,14 @@ def decode_row(id: ObjId, message: bytes) -> Row:
     except UNREADABLE as error:
         raise damaged_row(id) from error
     return Row(id, kind, data, version, micros)
+
+
+def decode_or_keep(id: ObjId, message: bytes) -> Row:
+    """Like `decode_row`; a damaged row has the kind `UNREADABLE_KIND`, and the message as data."""
+    try:
+        return decode_row(id, message)
+    except RepositoryCorrupt:
+        return Row(id, UNREADABLE_KIND, message)
 
 
 def refreshed(id: ObjId, message: bytes, micros: int) -> bytes:

@@ -232,6 +232,10 @@ class Segment(Struct, frozen=True, gc=False):
             return self if self.keys else other
         return _of_runs([(self, 0, len(self.keys)), (other, 0, len(other.keys))])
 
+    def check_order(self) -> None:
+        if any(one >= other for one, other in pairwise(self.keys)):
+            raise ValueError("the keys of an index are out of order")
+
     def __len__(self) -> int:
         return len(self.keys)
 

@@ -83,7 +83,7 @@ def grown_index(
     `inherited` is the parent's reference to its reference index; unless the index spills, the new
     commit has the same.
     """
-    earlier = _aged(parent)
+    earlier = aged(parent)
     grown, own = earlier, None
     if len(operations) > _MOST_ADDED_ONE_BY_ONE:
         own = Segment.build(operations)
@@ -101,7 +101,19 @@ def grown_index(
     return _spilled(persist, parent.directory, earlier, own or Segment.build(operations))
 
 
-def _aged(parent: CommitIndex) -> Segment:
+def checkpoint_index(
+    persist: Persist, before: CommitIndex, changes: Segment, operations: Sequence[Entry]
+) -> NewIndex:
+    """The index of a commit that is some commits after `before`, without the ones in between.
+
+    `changes` are the last operations of the commits in between, one for each key. As after a
+    spill, all keys but those of the commit's own operations are in stripes.
+    """
+    earlier = aged(before).merged(changes.with_actions(_EARLIER))
+    return _spilled(persist, before.directory, earlier, Segment.build(operations))
+
+
+def aged(parent: CommitIndex) -> Segment:
     """The parent's entries as a child inherits them: its own operations become earlier ones.
 
     Without a reference index, removed keys need no entry.

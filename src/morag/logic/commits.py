@@ -13,16 +13,17 @@ from morag.format import ids
 from morag.format.ids import NO_ANCESTOR, NO_CONTENT_ID, Headers
 from morag.format.index_entries import ADD, REMOVE, content_id_of, make_op, parts_of, payload_of
 from morag.format.key_order import key_to_utf8
-from morag.format.objects import Commit, CommitKind, Index, IndexSegments
-from morag.format.proof import FEW_OPERATIONS
+from morag.format.objects import CommitKind
+from morag.format.proof import needs_seal
 from morag.format.records import ObjId
 from morag.index.layered import CommitIndex, index_of, replaced
-from morag.index.spill import grown_index
+from morag.logic.completion import BuiltCommit, CommitFacts, commit_on
 from morag.model.conflicts import ConflictType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from morag.format.objects import Commit
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
 
@@ -105,14 +106,6 @@ class CommitConflicts(Exception):
         self.conflicts = tuple(conflicts)
 
 
-class BuiltCommit(Struct, frozen=True):
-    """A commit and the index objects that must be stored with it. Nothing is stored yet."""
-
-    commit: Commit
-    indexes: tuple[Index | IndexSegments, ...]
-    changes: int
-
-
 def build_commit(
     persist: Persist,
     parent: Commit | None,
@@ -182,31 +175,25 @@ def build_commit(
         raise CommitConflicts(conflicts)
 
     parent_id = NO_ANCESTOR if parent is None else parent.id
-    inherited = (None, ()) if parent is None else (parent.reference_index, parent.stripes)
     operations = sorted(ops.items()) if removes else list(ops.items())  # Adds are in order.
-    grown = grown_index(persist, index, inherited, operations)
-    tail = (parent_id,) if parent is None else (parent_id, *parent.tail)
-    commit = Commit(
+    facts = CommitFacts(
         id=ids.commit_id(parent_id, draft.message, draft.headers, hashed),
         created_micros=persist.now_micros(),
         seq=1 if parent is None else parent.seq + 1,
-        tail=tail[: persist.settings.parents_per_commit],
         merge_parents=draft.merge_parents,
         headers=draft.headers,
         message=draft.message,
-        reference_index=grown.reference_index,
-        stripes=grown.stripes,
-        incremental=grown.incremental,
-        sealed=_needs_seal(draft, operations) and _allows_seal(index, operations, readded),
+        sealed=_is_sealed(draft, index, operations, readded),
         kind=draft.kind,
     )
-    commit.memo.form = grown.index
-    return BuiltCommit(commit, grown.objects, len(ops))
+    return commit_on(persist, parent, facts, operations)
 
 
-def _needs_seal(draft: Draft, operations: Sequence[Entry]) -> bool:
-    """Whether damage could look like an intact commit of Nessie (`refutation.py`)."""
-    return len(operations) > FEW_OPERATIONS or bool(draft.merge_parents and draft.adds)
+def _is_sealed(
+    draft: Draft, index: CommitIndex, operations: Sequence[Entry], readded: set[bytes]
+) -> bool:
+    needs = needs_seal(len(operations), is_merge_with_adds=bool(draft.merge_parents and draft.adds))
+    return needs and _allows_seal(index, operations, readded)
 
 
 def _allows_seal(index: CommitIndex, operations: Sequence[Entry], readded: set[bytes]) -> bool:

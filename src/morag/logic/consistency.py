@@ -19,14 +19,14 @@ from morag.format.records import ObjId
 from morag.index.diff import diff_with_pauses
 from morag.index.directory import segment_of
 from morag.index.layered import CommitIndex, index_of
-from morag.logic.refutation import is_cut_off, refutes
+from morag.logic.findings import Finding
+from morag.logic.refutation import is_cut_point, refutes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from morag.format.objects import Obj
     from morag.format.records import Ref
-    from morag.index.segment import Segment
     from morag.persist.persist import Persist
 
 T = TypeVar("T")
@@ -52,13 +52,6 @@ class Consistency(Enum):
     @property
     def rank(self) -> int:
         return list(Consistency).index(self)
-
-
-class Finding(Struct, frozen=True):
-    """One problem, and the object that has it."""
-
-    id: ObjId
-    problem: str
 
 
 class CommitStatus(Struct, frozen=True):
@@ -160,7 +153,7 @@ class _Checker:
             return None
         try:
             index = index_of(self.persist, commit)
-            _check_order(index.incremental)
+            index.incremental.check_order()
         except (RepositoryCorrupt, ValueError) as damage:
             self._note(commit.id, str(damage))
             return None
@@ -175,7 +168,9 @@ class _Checker:
 
     def against_parent(self, commit: Commit, index: CommitIndex) -> Steps[None]:
         """Check what the id does not cover: the position in history, and all inherited entries."""
-        if is_cut_off(commit):
+        if is_cut_point(self.persist, commit):
+            if refutes(self.persist, commit, _ORDERS_TRIED):
+                self._note(commit.id, "the commit does not hash to its id")
             return  # The commits that it inherited from, and that its `seq` counts, are gone.
         parent = None
         operations = list(index.operations())
@@ -193,7 +188,8 @@ class _Checker:
         if commit.seq != (1 if parent is None else parent.seq + 1):
             self._note(commit.id, "seq does not follow the parent's")
         inherited = () if parent is None else parent.tail
-        if commit.tail[1:] != inherited[: len(commit.tail) - 1]:
+        # While a history is being cut, the parent's tail may already be shorter.
+        if commit.tail[1 : len(inherited) + 1] != inherited[: len(commit.tail) - 1]:
             self._note(commit.id, "the tail is not that of the parent")
         try:
             before = index_of(self.persist, parent)
@@ -245,7 +241,7 @@ class _Checker:
             try:
                 obj = codec.decode(row)
                 if isinstance(obj, Index):
-                    _check_order(segment_of(obj))
+                    segment_of(obj).check_order()
             except (RepositoryCorrupt, ValueError) as damage:
                 self._note(id, str(damage))
             else:
@@ -258,8 +254,3 @@ class _Checker:
 def _other_content(value: Value, op: bytes) -> bool:
     """An entry without a content id matches any."""
     return has_content_id(op) and str(UUID(bytes=content_id_of(op))) != value.content_id
-
-
-def _check_order(segment: Segment) -> None:
-    if any(a >= b for a, b in zip(segment.keys, segment.keys[1:], strict=False)):
-        raise ValueError("the keys of an index are out of order")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from morag.persist.persist import Persist
 
 
+_RECENT_MICROS: Final = 3600 * 1_000_000  # A purge beside servers has a longer grace period.
+
+
 def find_commit(persist: Persist, id: ObjId) -> Commit | None:
     """The commit that a client named by its hash; None for NO_ANCESTOR, which is not a commit.
 
@@ -31,6 +34,20 @@ def find_commit(persist: Persist, id: ObjId) -> Commit | None:
     if not isinstance(obj, Commit) or obj.kind is CommitKind.INTERNAL:
         raise ReferenceNotFound.commit(id.hex())
     return persist.fetch(Commit, id)
+
+
+def hold_commit(persist: Persist, commit: Commit | None) -> None:
+    """Call this before a commit becomes reachable that may not be so now.
+
+    A purge on another machine spares objects that were written recently, and all that they need. So
+    an older commit is written again. If it was removed, and is only cached here, it is not found.
+    """
+    if commit is None or not persist.is_shared:
+        return
+    if persist.now_micros() - commit.created_micros < _RECENT_MICROS:
+        return
+    if not persist.touch(commit.id):
+        raise ReferenceNotFound.commit(commit.id.hex())
 
 
 def head_commit(persist: Persist, id: ObjId) -> Commit | None:

@@ -102,14 +102,11 @@ def read_moves(
         raise BadRequest("Invalid token string representation") from None
     rows = persist.read_log(key, limit + 1)
     token = rows[limit - 1].key.hex() if len(rows) > limit else None
-    return [_move_of(row) for row in rows[:limit]], token
+    return [move_of(row) for row in rows[:limit]], token
 
 
-def _row(key: bytes, move: RefMove) -> LogRow:
-    return LogRow(key, _encode(replace(move, checksum=_checksum(key, move))))
-
-
-def _move_of(row: LogRow) -> RefMove:
+def move_of(row: LogRow) -> RefMove:
+    """The move in a line, which is checked."""
     line = f"Line {row.key.hex()} of the ref-log"
     try:
         move = _decode(row.data)
@@ -118,6 +115,16 @@ def _move_of(row: LogRow) -> RefMove:
     if move.checksum and move.checksum != _checksum(row.key, move):
         raise RepositoryCorrupt.found(line, "is damaged: its checksum is wrong")
     return move
+
+
+def line_of(move: RefMove) -> LogRow:
+    """The line of a move that another store has logged: always the same for the same move."""
+    suffix = sha256(_encode(move)).digest()[:4]
+    return _row((move.at_micros * 1000).to_bytes(8, "big") + suffix, move)
+
+
+def _row(key: bytes, move: RefMove) -> LogRow:
+    return LogRow(key, _encode(replace(move, checksum=_checksum(key, move))))
 
 
 def _checksum(key: bytes, move: RefMove) -> int:

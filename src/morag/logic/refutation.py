@@ -13,6 +13,7 @@ Some ids depend on data that cannot be reconstructed, and such commits are never
   none. (Since 0.78; squashed transplants, which had no merge parents, ended
   with 0.62.)
 - Commits that Nessie imported, which keep their ids, and the commit at which it cut a history.
+  (Morag notes the former parent when it cuts one, so that most such commits can be checked.)
 - Commits of content without a content id: an id of zeros is hashed, but stored as none.
 
 Morag seals such commits of its own: their ids follow from the row and the parent in one known way.
@@ -42,6 +43,7 @@ from morag.format.objects import Commit, CommitKind
 from morag.format.proof import FEW_OPERATIONS, is_proven
 from morag.index.layered import index_of, replaced
 from morag.index.segment import Segment
+from morag.logic.cut_points import is_proven_with, recorded_parent
 from morag.logic.repository import read_description
 from morag.model.times import parse_instant
 from morag.persist.persist import ObjectMissing
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from morag.format.ids import Headers
+    from morag.format.records import ObjId
+    from morag.index.layered import CommitIndex
     from morag.index.segment import Entry
     from morag.persist.persist import Persist
 
@@ -64,7 +68,13 @@ _CLOCKS_DIFFER_MICROS: Final = 3_600_000_000
 """How far the clock of a server may be ahead of the clock of the machine that imported commits."""
 
 
-def refutes(persist: Persist, commit: Commit, most_orders: int = ORDERS_TRIED_ON_LOAD) -> bool:
+def refutes(
+    persist: Persist,
+    commit: Commit,
+    most_orders: int = ORDERS_TRIED_ON_LOAD,
+    *,
+    trusts_parent: bool = False,
+) -> bool:
     """Whether the commit is certainly not what its id says.
 
     Reads other objects through `persist`. If the parent, or an object that it needs, is damaged,
@@ -74,16 +84,62 @@ def refutes(persist: Persist, commit: Commit, most_orders: int = ORDERS_TRIED_ON
     if is_proven(commit):
         return False
     try:
-        return _contradicts(persist, commit, most_orders) and not _has_wrong_parent(
-            persist, commit, most_orders
+        return _contradicts(persist, commit, most_orders) and (
+            trusts_parent or not _has_wrong_parent(persist, commit, most_orders)
         )
     except RepositoryCorrupt:
         return False
 
 
+def fits(persist: Persist, commit: Commit) -> bool:
+    """Whether the id of a commit follows from its row and its parent in one of the known ways."""
+    if is_proven(commit):
+        return True
+    parent = index_of(persist, _parent(persist, commit))
+    own = [entry for entry in Segment.decode(commit.incremental).items() if is_current(entry[1])]
+    return id_with_readded(commit, parent, own) == commit.id or explains(commit, parent)
+
+
+def explains(commit: Commit, parent: CommitIndex, most_orders: int = ORDERS_TRIED_ON_LOAD) -> bool:
+    """Whether its operations, in some order, give the id of a commit on top of this index.
+
+    False also if there are more orders than `most_orders`.
+    """
+    own = [entry for entry in Segment.decode(commit.incremental).items() if is_current(entry[1])]
+    adds = [entry for entry in own if exists(entry[1])]
+    removes = [entry for entry in own if not exists(entry[1])]
+    readded = replaced(parent, adds)
+    return _orders(len(removes), len(readded), len(adds)) <= most_orders and _matches(
+        commit, removes, readded, adds
+    )
+
+
+def id_with_readded(commit: Commit, parent: CommitIndex, own: Sequence[Entry]) -> bytes:
+    """The id of a commit of Morag that removed every entry of the parent that it replaced.
+
+    `own` are its operations, in key order.
+    """
+    adds = [entry for entry in own if exists(entry[1])]
+    removes = [entry for entry in own if not exists(entry[1])]
+    gone = sorted((*removes, *replaced(parent, adds)))
+    return _id_of(commit, commit.headers, _hashed_removes(gone), _hashed_adds(adds))
+
+
 def is_cut_off(commit: Commit) -> bool:
     """Whether Nessie cut the history at this commit and removed its ancestors."""
     return commit.tail == (NO_ANCESTOR,) and _ends_with_cut(commit.message)
+
+
+def is_cut_point(persist: Persist, commit: Commit) -> bool:
+    """Whether Nessie or Morag cut the history at this commit."""
+    return is_cut_off(commit) or _former_parent(persist, commit) is not None
+
+
+def _former_parent(persist: Persist, commit: Commit) -> ObjId | None:
+    """As `recorded_parent`. Most commits have a parent, and internal ones are never cut."""
+    if commit.tail != (NO_ANCESTOR,) or commit.kind is CommitKind.INTERNAL:
+        return None
+    return recorded_parent(persist, commit)
 
 
 def _ends_with_cut(message: str) -> bool:
@@ -105,6 +161,9 @@ def _has_wrong_parent(persist: Persist, commit: Commit, most_orders: int) -> boo
 
 def _contradicts(persist: Persist, commit: Commit, most_orders: int) -> bool:
     """Whether nothing that the writer may have hashed gives this id."""
+    former_parent = _former_parent(persist, commit)
+    if former_parent is not None:
+        return bool(former_parent) and not is_proven_with(commit, former_parent)
     try:
         own = [
             entry for entry in Segment.decode(commit.incremental).items() if is_current(entry[1])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from morag.errors import RetriesExhausted
+from morag.errors import RetriesExhausted, StoreBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from morag.config import Settings
 
+
+T = TypeVar("T")
 
 LONGEST_RACE_PAUSE_MS: Final = 40
 """The longest pause after a lost race. A winner waits at least this long for the losers."""
@@ -45,6 +47,15 @@ class Retries:
         self._monotonic = monotonic
         self._sleep = sleep
         self._random = random
+
+    def repeat(self, what: str, work: Callable[[], T]) -> T:
+        """The result of `work`, which can be done again after a failure of the store."""
+        for attempt in self.attempts(what):
+            try:
+                return work()
+            except StoreBusy as busy:
+                attempt.failure = busy
+        raise AssertionError("the attempts end with an error")
 
     def attempts(self, what: str) -> Iterator[Attempt]:
         settings = self._settings

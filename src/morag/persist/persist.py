@@ -12,7 +12,6 @@ from morag.backend.base import (
     AppliesAtOnce,
     KeepsRefLog,
     LimitsNames,
-    LimitsRows,
     Private,
     QuickSwapsTogether,
     RefSwap,
@@ -193,6 +192,23 @@ class Persist:
     def store(self, objs: Iterable[Obj]) -> frozenset[ObjId]:
         """Make the objects durable; return the ids that were new."""
         return self._backend.insert_rows(self._repo, self.encoded(objs))
+
+    def store_and_keep(self, objs: Sequence[Obj]) -> None:
+        """Make the objects durable, and cache those that the next commit needs."""
+        rows = self.encoded(objs)
+        self._backend.insert_rows(self._repo, rows)
+        self._keep(objs, rows)
+
+    def touch(self, id: ObjId) -> bool:
+        """Write the stored row of an object again, with the current time. False if it is gone.
+
+        Past the cache: another process may have removed the object from the store.
+        """
+        row = self.find([id]).get(id)
+        if row is None:
+            return False
+        now = msgspec.structs.replace(row, referenced_micros=self.now_micros())
+        return self._backend.swap_row(self._repo, row, now)
 
     def encoded(self, objs: Iterable[Obj]) -> list[Row]:
         """The objects as rows. Refuses one that is larger than the store allows."""
@@ -378,23 +394,6 @@ class UniqueTaken(Exception):
     def __init__(self, ids: frozenset[ObjId]) -> None:
         super().__init__(f"{len(ids)} unique values are taken")
         self.ids = ids
-
-
-def fitted_settings(settings: Settings, backend: Backend) -> Settings:
-    """The settings, with every size limited to what the backend accepts.
-
-    An index gets half of the limit: a commit has more in it than its index, and a stripe may grow
-    to twice its target size before it is cut.
-    """
-    if not isinstance(backend, LimitsRows):
-        return settings
-    most = backend.row_bytes
-    return msgspec.structs.replace(
-        settings,
-        max_object_bytes=min(settings.max_object_bytes, most),
-        max_incremental_index_bytes=min(settings.max_incremental_index_bytes, most // 2),
-        max_index_segment_bytes=min(settings.max_index_segment_bytes, most // 2),
-    )
 
 
 def _unless_refused(applied: A | None) -> A:
