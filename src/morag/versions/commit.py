@@ -9,9 +9,9 @@ import msgspec
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.format.commit_headers import headers_of
 from morag.format.content_values import LEGACY_PAYLOAD, value_of_content
-from morag.format.ids import NO_ANCESTOR
+from morag.format.ids import NO_ANCESTOR, uuid_text
 from morag.format.index_entries import content_id_of, parts_of, payload_of, value_of
-from morag.format.objects import Unique
+from morag.format.objects import CONTENT_ID_SPACE, Unique
 from morag.index.keys import store_key
 from morag.index.layered import index_of
 from morag.index.spill import ENTRY_BYTES
@@ -28,7 +28,6 @@ from morag.versions.entries import (
     is_legacy,
     reference_conflict,
     type_payload,
-    uuid_text,
 )
 from morag.versions.namespaces import check_namespaces
 from morag.versions.tickets import Proposal
@@ -120,7 +119,7 @@ class CommitRequest:
             raise reference_conflict(self._in_order(found.conflicts)) from None
         if self._keep_types:
             changes.check_types_kept()
-        uniques = [Unique("content-id", id) for id in changes.generated_ids.values()]
+        uniques = [Unique(CONTENT_ID_SPACE, id) for id in changes.generated_ids.values()]
         objects: list[Obj] = [*uniques, *changes.values, *built.indexes, built.commit]
         added = {key: uuid_text(id) for key, id in changes.generated_ids.items()}
         return Proposal((built.commit,), objects, CommitResult(built.commit.id.hex(), added))
@@ -137,7 +136,7 @@ class CommitRequest:
         self._generated_ids = {
             key: id
             for key, id in self._generated_ids.items()
-            if Unique("content-id", id).id not in taken
+            if Unique(CONTENT_ID_SPACE, id).id not in taken
         }
 
     def _in_order(self, conflicts: Sequence[KeyConflict]) -> list[KeyConflict]:

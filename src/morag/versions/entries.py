@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from morag.errors import BadRequest, ReferenceConflict
 from morag.format.content_values import LEGACY_PAYLOAD, content_of_value
-from morag.format.ids import NO_CONTENT_ID
+from morag.format.ids import NO_CONTENT_ID, uuid_text
 from morag.format.index_entries import content_id_of, payload_of, value_of
 from morag.format.objects import Value
 from morag.index.keys import content_key, key_text
@@ -60,11 +60,6 @@ def is_legacy(op: bytes) -> bool:
     It keeps payload 0 when its content changes, and so do its values: Nessie compares payloads.
     """
     return payload_of(op) == LEGACY_PAYLOAD
-
-
-def uuid_text(id: bytes) -> str:
-    h = id.hex()
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
 
 def check_ids(adds: Iterable[Add]) -> None:

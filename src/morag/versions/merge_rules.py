@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from morag.format.records import ObjId
     from morag.index.diff import Difference
     from morag.index.layered import CommitIndex
-    from morag.logic.commits import BuiltCommit
+    from morag.logic.completion import BuiltCommit
     from morag.model.keys import ContentKey
     from morag.model.meta import CommitMeta
     from morag.persist.persist import Persist

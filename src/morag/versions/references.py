@@ -160,7 +160,7 @@ class NamedReferences:
         writers = self._writers()
         kind, ref = self._resolver.named(name)
         _check_at(name, ref.pointer.hex(), wanted)
-        target = self._resolver.resolve(to).id
+        target = self._resolver.resolve_to_keep(to)
         writers.heads.forget(ref.name)
         try:
             moved = writers.references.move(ref, target, who)
@@ -248,7 +248,7 @@ class NamedReferences:
         check_new_reference_name(name)
         check_unicode("who", who)
         self._writers()
-        target: ObjId = NO_ANCESTOR if at is None else self._resolver.resolve(at).id
+        target: ObjId = NO_ANCESTOR if at is None else self._resolver.resolve_to_keep(at)
         extended = None
         if note is not None:
             _check_note(note)

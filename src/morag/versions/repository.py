@@ -10,6 +10,7 @@ from morag.backend.base import ChecksWritable
 from morag.errors import BadRequest, ReferenceNotFound
 from morag.format.commit_headers import meta_of
 from morag.logic import history
+from morag.logic.import_marker import check_not_importing
 from morag.logic.reference_reader import ReferenceReader
 from morag.logic.refutation import refutes
 from morag.logic.repository import (
@@ -26,7 +27,8 @@ from morag.model.names import NO_ANCESTOR_HASH, check_hash, check_reference_name
 from morag.model.refspecs import RefSpec
 from morag.model.times import instant_text
 from morag.persist.cache import ObjectCache
-from morag.persist.persist import Persist, fitted_settings
+from morag.persist.fitting import fitted_settings
+from morag.persist.persist import Persist
 from morag.versions.commit import CommitRequest, expected_commit, is_expected_near
 from morag.versions.commit_contents import CommitContents
 from morag.versions.commit_metas import completed, merged_meta, replayed_meta, squashed_meta
@@ -82,7 +84,9 @@ class Repository:
             initialize(self._persist, writers.references)
         references = ReferenceReader(self._persist)
         self._resolver = Resolver(self._persist, references)
-        self.default_branch = read_description(self._persist).default_branch_name
+        description = read_description(self._persist)
+        check_not_importing(description)
+        self.default_branch = description.default_branch_name
 
         self.references = NamedReferences(
             self._persist, references, self._resolver, self.default_branch, self._writers
@@ -221,6 +225,7 @@ class Repository:
         """A merge, checked and ready for its lane."""
         _check_merge_or_transplant(into, options, committer)
         found = self._resolver.resolve(source)
+        self._resolver.resolve_to_keep(found)
         target = self._expected(into, expected)
         plan = self._plan(into, options, options.meta, target, committer)
         if options.squash:
@@ -281,6 +286,7 @@ class Repository:
         _check_merge_or_transplant(into, options, committer)
         target = self._expected(into, expected)
         sources = [self._commit_to_transplant(hash) for hash in hashes]
+        history.hold_commit(self._persist, sources[-1])  # The others are its ancestors.
         # Several commits keep their own messages.
         override = options.meta if len(hashes) == 1 else None
         plan = self._plan(into, options, override, target, committer)

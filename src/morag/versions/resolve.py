@@ -71,6 +71,13 @@ class Resolver:
             commit = self._follow(commit, step)
         return Resolved(ref, kind, spec.name, commit)
 
+    def resolve_to_keep(self, spec: At) -> ObjId:
+        """The id of a commit to which a reference will lead, so that no purge removes it now."""
+        found = self.resolve(spec)
+        if found.ref is None or found.ref.pointer != found.id:
+            history.hold_commit(self._persist, found.commit)
+        return found.id
+
     def locate(self, spec: RefSpec | str) -> ObjId:
         """The id of a commit, even if the commit is unreadable."""
         spec = _ref_spec(spec)

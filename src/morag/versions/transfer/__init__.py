@@ -1,0 +1,1 @@
+"""Export and import of whole repositories, in Nessie's format, without Spark."""
