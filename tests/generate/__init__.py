@@ -1,0 +1,1 @@
+"""Tests of the generator: contents, simulations and tools, on real servers."""
