@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag import ContentKey
+from morag import ContentKey, Namespace, Put
 from morag.client import Client
-from morag.spark.diffs import changed_rows, diff
+from morag.spark.diffs import changed_rows, diff, since_parting
 from morag.spark.opening import Origin
 from tests.interop.spark_settings import add_catalog
 
@@ -23,6 +23,29 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # PySpark leaves sockets open.
 ]
+
+
+@pytest.mark.parametrize("server", ["rest", "nessie"], ids=["morag", "nessie"])
+def test_the_logs_of_a_server_show_where_references_parted(
+    request: pytest.FixtureRequest, server: str
+) -> None:
+    address = request.getfixturevalue(server).address
+    origin = Origin(uri=address)
+
+    def commit(branch: str, name: str) -> str:
+        put = Put(ContentKey.of(name), Namespace.of(name))
+        return f"@{client.commit(branch, [put], name).hash}"
+
+    with Client(address) as client:
+        client.references.create_branch("parting_main", at=None)
+        parted = commit("parting_main", "one")
+        client.references.create_branch("parting_dev", at="parting_main")
+        commit("parting_main", "two")
+        merged = commit("parting_dev", "three")
+        assert since_parting(origin, "parting_main", "parting_dev") == (parted, merged)
+        client.merge("parting_dev", "parting_main")
+        later = commit("parting_dev", "four")
+        assert since_parting(origin, "parting_main", "parting_dev") == (merged, later)
 
 
 @pytest.mark.parametrize("version", [2, 3], ids=["position deletes", "deletion vectors"])

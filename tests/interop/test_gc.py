@@ -55,7 +55,7 @@ def test_exactly_the_files_that_spark_no_longer_needs_are_removed(
         assert _kinds(orphans) >= {".gz.metadata.json", ".metadata.json", ".avro", ".parquet"}
         assert run.problems.isEmpty()
 
-        gc.sweep(iceberg, run.path, origin)
+        gc.sweep(iceberg, run.path, origin, dry_run=False)
         assert _files(warehouse) == {path: before[path] for path in needed}
         assert _rows(iceberg) == rows
         for branch in _READ:

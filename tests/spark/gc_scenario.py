@@ -57,7 +57,10 @@ class Scenario:
         return gc.collect(self.spark, self.origin, self.records, world=self.world, **options)
 
     def sweep(self, run: gc.Run, **options: Any) -> gc.Run:
-        return gc.sweep(self.spark, run.path, self.origin, **options)
+        return gc.sweep(self.spark, run.path, self.origin, dry_run=False, **options)
+
+    def purge(self, run: gc.Run, **options: Any) -> gc.Run:
+        return gc.purge(self.spark, run.path, self.origin, dry_run=False, **options)
 
     def close(self) -> None:
         self.catalog.close()

@@ -16,9 +16,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 import morag
 from morag.cli.main import main
 from morag.cli.spark_text import diff_text, size
+from morag.errors import ArchiveInvalid
 from morag.spark import CannotRun, gc
-from morag.spark.commands import readable_errors, root_message
+from morag.spark.commands import readable_errors, root_message, write_parquet
 from tests.spark.iceberg_lake import Lake
+from tests.spark.recorded_runs import recorded_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,11 +53,17 @@ def test_a_diff_is_printed_in_words(
     dev.rename("db.old", "db.new")
     assert main(["spark", "diff", "main", "dev", "--store", store]) == 0
     printed = capsys.readouterr()
-    lines = sorted(line for line in printed.out.splitlines() if not line.startswith(" "))
+    lines = [line for line in printed.out.splitlines() if not line.startswith(" ")]
+    assert len(lines) == 2, "sorted by key"
     assert lines[0].startswith("> db.new (was db.old)  ICEBERG_TABLE  1 rows; 1 files; ")
     assert lines[1].startswith("~ db.orders  ICEBERG_TABLE  rows 2 to 5 (+3); files 1 to 2 (+1); ")
     assert "    ahead: append\n" in printed.out
     assert "diff: " in printed.err
+
+    lake.make("db.later")  # On main, since they parted.
+    assert main(["spark", "diff", "main...dev", "--store", store]) == 0
+    shown = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["> db.new (was db.old)", "~ db.orders", ""]
 
     rows = ["spark", "diff", "main", "dev", "--store", store, "--rows", "db.orders", "--json"]
     assert main([*rows, "--quiet"]) == 0
@@ -83,10 +91,12 @@ def test_columns_and_rows_of_a_table_can_be_selected(
     assert "only the first 1 rows are shown" in printed.err
     path = str(tmp_path / "entries")
     assert main([*read, "--output", path]) == 0
-    assert main([*read, "--output", path]) == 1  # An existing path is not overwritten.
+    assert main([*read, "--output", path]) == 2  # An existing path is not overwritten.
+    with pytest.raises(CannotRun, match="exists already"):
+        write_parquet(spark.range(1), path)
     assert spark.read.parquet(path).count() == 3
-    assert main([*read[:-1], "key,nonsense"]) == 1
-    assert "has no column 'nonsense'" in capsys.readouterr().err
+    assert main([*read[:-1], "key,nonsense", "--where", "true"]) == 1
+    assert "nonsense" in capsys.readouterr().err
 
 
 def test_the_exit_code_shows_that_a_lake_has_lost_files(
@@ -179,6 +189,9 @@ def test_garbage_is_removed_only_without_dry_run(
 @pytest.mark.parametrize("step", ["resume", "sweep", "undo", "purge"])
 def test_an_interrupted_gc_job_prints_how_to_continue(
     spark: SparkSession,
+    lake: Lake,
+    store: str,
+    tmp_path: Path,
     step: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -186,54 +199,24 @@ def test_an_interrupted_gc_job_prints_how_to_continue(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gc, "Run", stopped if step in ("sweep", "purge") else gc.Run)
     monkeypatch.setattr(gc, step, stopped)
-    catalog = [] if step == "undo" else ["--uri", "http://127.0.0.1:1"]
-    assert main(["spark", "gc", step, "a-run", *catalog]) == 1
+    catalog = [] if step == "undo" else ["--store", store]
+    assert main(["spark", "gc", step, recorded_run(tmp_path), *catalog]) == 1
     assert "repeat the command" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["read", "entries"], "name the catalog by --uri or by --store"),
-        (["read", "nothing"], "invalid choice: 'nothing'"),
-        (["read", "log", "--store", "sqlite:x", "--conf", "a"], "--conf must be NAME=VALUE"),
-        (["diff", "main"], "the following arguments are required: TO"),
-        (
-            ["diff", "a", "b", "--uri", "http://127.0.0.1:1", "--limit", "0"],
-            "'0' is not a number of rows",
-        ),
-        (["gc", "collect", "--uri", "http://127.0.0.1:1"], "required: --runs"),
-        ([], "required: JOB"),
-    ],
-)
-def test_wrong_arguments_are_refused_before_spark_starts(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.long
+def test_a_quiet_command_prints_its_result_and_nothing_else(
+    lake: Lake, store: str, tmp_path: Path
 ) -> None:
-    try:
-        code: object = main(["spark", *arguments])
-    except SystemExit as end:
-        code = end.code
-    assert code == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_store_in_memory_is_refused_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["spark", "read", "entries", "--store", "memory:"]) == 1
-    assert "morag serve --store memory:" in capsys.readouterr().err
-
-
-def test_an_unreachable_server_is_reported_in_one_line(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    uri = f"http://127.0.0.1:{port}"
-    assert main(["spark", "read", "entries", "--uri", uri, "--quiet"]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("morag: ")
-    assert "an address that the driver and all executors reach" in line
+    lake.make("db.orders", rows=2)
+    lake.catalog.references.create_branch("dev", at="main")
+    lake.on("dev").grow("db.orders")
+    job = [sys.executable, "-m", "morag", "spark", "diff", "main", "dev", "--store", store]
+    quick = ["--quiet", "--master", "local[1]", "--conf", f"spark.local.dir={tmp_path}"]
+    done = subprocess.run([*job, *quick], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.startswith("~ db.orders  ICEBERG_TABLE  rows 2 to 3 (+1); ")
+    assert done.stderr == ""
 
 
 @pytest.mark.long
@@ -245,7 +228,8 @@ def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
         quick = ["--master", "local[1]", "--conf", f"spark.local.dir={tmp_path}"]
         process = subprocess.Popen([*job, *quick], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         try:
-            held, _ = silent.accept()  # The request never gets a response.
+            _answer(silent)  # The check before Java starts.
+            held, _ = silent.accept()  # The request of the job never gets a response.
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=_PATIENCE_SECONDS)
             held.close()
@@ -257,6 +241,16 @@ def test_ctrl_c_ends_a_job_that_waits(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+def _answer(server: socket.socket) -> None:
+    """Answer the request for the configuration of a catalog."""
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(100_000)
+        body = b'{"defaultBranch": "main", "maxSupportedApiVersion": 2}'
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
 def test_an_error_that_ctrl_c_caused_is_an_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), readable_errors():
         try:
@@ -265,6 +259,13 @@ def test_an_error_that_ctrl_c_caused_is_an_interrupt() -> None:
             raise Py4JError("Answer from Java side is empty")
     with pytest.raises(CannotRun, match="Spark failed: no answer"), readable_errors():
         raise Py4JError("no answer")
+
+
+def test_damage_that_an_executor_found_stays_damage() -> None:
+    """So that commands end with the exit code of damage."""
+    report = "Job aborted\n  File x\nmorag.errors.ArchiveInvalid: It is cut\n\tat java.lang"
+    with pytest.raises(ArchiveInvalid, match=r"^It is cut$"), readable_errors():
+        raise Py4JError(report)
 
 
 @pytest.mark.parametrize(

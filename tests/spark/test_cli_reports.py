@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import Row
 
 from morag import ContentKey, Delete, Put
 from morag.cli.main import main
@@ -60,6 +59,6 @@ def test_the_store_can_be_named_in_a_file(
 
 def test_long_values_are_cut_except_paths() -> None:
     path, message = f"s3://lake/{'x' * 80}/1.parquet", "y" * 80
-    head, line = table_text([Row(path=path, message=message)]).splitlines()
+    head, line = table_text([{"path": path, "message": message}]).splitlines()
     assert head.split() == ["path", "message"]
     assert line == f"{path}  {'y' * 59}…"

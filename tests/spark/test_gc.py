@@ -116,7 +116,8 @@ def test_a_resumed_run_repeats_no_step_and_keeps_files_that_became_live(scenario
     run = scenario.collect(cutoff="1")
     made = run.steps()
     assert paths(run.orphans) == scenario.files()
-    for step in ("listed", "live-kept", "orphans"):  # As after a stop during the listing.
+    # As after a stop during the listing.
+    for step in ("listed", "live-kept", "orphans", "kept-files"):
         Path(f"{run.path}/{step}.json").unlink()
     with pytest.raises(CannotRun, match="resume it first"):
         scenario.sweep(run)
@@ -125,7 +126,7 @@ def test_a_resumed_run_repeats_no_step_and_keeps_files_that_became_live(scenario
     scenario.lake.make("db.new")
     gc.resume(scenario.spark, run.path, scenario.origin, dry_run=False)
     kept = [step.name for step in run.steps() if step in made]
-    assert kept == [step.name for step in made][:-3]
+    assert kept == [step.name for step in made][:-4]
     assert {row.outcome for row in run.removed.collect()} == {"QUARANTINED"}
     assert all("/db/gone/" in path for path in paths(run.removed))
     assert scenario.files() == scenario.live(lambda name: 1)
@@ -184,7 +185,7 @@ def test_a_live_file_that_cannot_be_put_back_is_reported_after_all_others_are_ba
     taken.unlink()
     [run] = gc.runs(scenario.spark, scenario.records)
     with pytest.raises(CannotRun, match="Live files may still be in quarantine"):
-        gc.purge(scenario.spark, run.path, scenario.origin)
+        scenario.purge(run)
     assert taken.read_bytes() == content
     assert _outcomes(run.read("rescued")) == {"RESTORED": len(before) - 1, "FAILED": 1}
     assert _outcomes(run.attempts(RESCUED).outcomes)["FAILED"] == 0
@@ -268,7 +269,7 @@ def test_a_run_refuses_another_catalog_and_a_second_job(scenario: Scenario, tmp_
         scenario.sweep(run)
     gc.unlock(scenario.spark, run.path)
     with pytest.raises(CannotRun, match="sweep it first"):
-        gc.purge(scenario.spark, run.path, scenario.origin)
+        scenario.purge(run)
 
     Path(f"{run.path}/refs.json").unlink()
     with pytest.raises(CannotRun, match="has not recorded anything that shows"):

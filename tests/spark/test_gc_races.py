@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from morag.spark import gc
 from morag.spark.gc.steps import RESCUED
 from tests.sampling import seeds
 from tests.spark.gc_scenario import Scenario, Writer, paths
@@ -78,6 +77,6 @@ def _race(spark: SparkSession, directory: Path, seed: int) -> None:
 
     for _ in range(5):
         writer.step()
-    gc.purge(spark, run.path, scenario.origin)
+    scenario.purge(run)
     assert scenario.live(lambda name: kept) <= scenario.files(), done
     scenario.close()

@@ -50,7 +50,7 @@ def test_a_run_that_was_swept_is_read_and_purged(scenario: Scenario) -> None:
     assert paths(run.removed) == paths(run.orphans) == dead
     assert [step.name for step in run.attempts(REMOVED).made] == ["removed", "removed-2"]
 
-    gc.purge(scenario.spark, run.path, scenario.origin)
+    scenario.purge(run)
     assert {row.outcome for row in run.read("purged").collect()} == {"PURGED"}
     assert not list(scenario.warehouse.rglob(".morag-quarantine"))
 

@@ -69,7 +69,7 @@ def test_orphans_of_two_buckets_go_to_quarantine_and_back(
         assert _files(files) == before
         half = min(before - live)  # A move that was stopped before the file itself was deleted.
         put(s3, run.plan.quarantined(half), files.read(half))
-        gc.sweep(spark, run.path, origin, files=s3)
+        gc.sweep(spark, run.path, origin, dry_run=False, files=s3)
         assert _files(files) == live
         gc.undo(spark, run.path, files=s3)
         assert _files(files) == before

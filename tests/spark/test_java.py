@@ -106,3 +106,19 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_jar_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match=r"There is no jar '.*iceberg\.jar'; fetch it"):
         make_session(jars=[str(tmp_path / "iceberg.jar")])
+
+
+def test_child_processes_are_silent_unless_java_ends_at_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    noisy = [sys.executable, "-c", "import sys; sys.stderr.write('noise')"]
+    with java.silent_child_processes():
+        subprocess.run(noisy, check=True)
+    assert capfd.readouterr().err == ""
+    for message, printed in {"[JAVA_GATEWAY_EXITED] Java exited": "noise", "other": ""}.items():
+        with pytest.raises(CannotRun), java.silent_child_processes():
+            subprocess.run(noisy, check=True)
+            raise CannotRun(message)
+        assert capfd.readouterr().err == printed
+    subprocess.run(noisy, check=True)
+    assert capfd.readouterr().err == "noise"

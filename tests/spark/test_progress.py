@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import InheritableThread
 
+from morag.spark import progress
 from morag.spark.progress import Pace, Progress, computed, watched
 from morag.versions.world import World
 
@@ -33,17 +34,19 @@ def test_without_progress_no_remaining_time_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("progress", "text"),
+    ("given", "text"),
     [
         (Progress("mark", 3, None, 1.5, None), "mark: 3, 1.5/s"),
         (Progress("mark", 3, 9, 1.5, 4.0), "mark: 3 of 9, 1.5/s, 4 s left"),
         (Progress("mark", 0, 9, 0.0, None), "mark: 0 of 9, 0.0/s"),
+        (Progress("mark", 9, 9, 3.0, 0.0), "mark: 9 of 9, 3.0/s"),
+        (Progress("mark", 3, 9, 1.5, 4.0, 2), "mark, part 2: 3 of 9, 1.5/s, 4 s left"),
         (Progress("mark", 3, 9, 0.1, 61.2), "mark: 3 of 9, 0.1/s, 1 min 1 s left"),
         (Progress("mark", 3, 9, 0.1, 7261.0), "mark: 3 of 9, 0.1/s, 2 h 1 min left"),
     ],
 )
-def test_progress_is_shown_as_text(progress: Progress, text: str) -> None:
-    assert str(progress) == text
+def test_progress_is_shown_as_text(given: Progress, text: str) -> None:
+    assert str(given) == text
 
 
 def test_a_stage_is_reported_until_its_end(spark: SparkSession) -> None:
@@ -54,7 +57,36 @@ def test_a_stage_is_reported_until_its_end(spark: SparkSession) -> None:
     last = reported[-1]
     assert last.total is not None
     assert last.done == last.total >= 7
-    assert [each.done for each in reported] == sorted(each.done for each in reported)
+    assert last.part is None
+
+
+def test_no_total_grows_while_spark_plans_the_parts_of_a_stage(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.02)
+    reported: list[Progress] = []
+
+    def slowly(number: int) -> int:
+        Event().wait(0.1)
+        return number
+
+    with watched(spark, "count", reported.append):
+        for tasks in (2, 4, 6):
+            spark.sparkContext.parallelize(range(tasks), tasks).map(slowly).count()
+    totals: dict[int | None, set[int | None]] = {}
+    for each in reported[1:]:
+        totals.setdefault(each.part, set()).add(each.total)
+    assert totals == {1: {2}, 2: {4}, 3: {6}, None: {12}}
+    assert reported[0].total is None
+    assert (reported[-1].done, reported[-1].part) == (12, None)
+
+
+def test_a_stage_that_failed_is_not_reported_as_done(spark: SparkSession) -> None:
+    reported: list[Progress] = []
+    with pytest.raises(ValueError), watched(spark, "count", reported.append):
+        spark.range(0, 10, 1, numPartitions=2).count()
+        raise ValueError
+    assert all(each.part is not None or each.total is None for each in reported)
 
 
 def test_jobs_outside_the_block_are_not_counted(spark: SparkSession) -> None:
@@ -95,7 +127,7 @@ def test_an_exception_cancels_the_running_jobs(spark: SparkSession, tmp_path: Pa
         except Exception as error:  # noqa: BLE001 - Py4J has no common error class.
             failures.append(str(error))
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(_: Progress) -> None:
         if runs.exists():
             running.set()
 

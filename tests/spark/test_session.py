@@ -67,6 +67,14 @@ def test_an_installation_of_spark_chooses_the_master(
     assert _master_settings("local[1]", {})[_BOUND] == "127.0.0.1"
 
 
+def test_an_error_of_java_is_shown_in_one_line() -> None:
+    report = (
+        "An error occurred.\n: java.lang.Bad: [WRONG] no port\n\tat a.b(C.java)\n\tat d.e(F.java)"
+    )
+    shown = sys.modules[make_session.__module__]._without_frames(report)
+    assert shown == "An error occurred. : java.lang.Bad: [WRONG] no port"
+
+
 @pytest.mark.parametrize(("flags", "master"), [([], None), (["--master", "yarn"], "yarn")])
 def test_commands_pass_the_master_to_the_session(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], master: str | None

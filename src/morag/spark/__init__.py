@@ -3,7 +3,7 @@
     spark = morag.spark.session()
     spark.read.format("morag").option("uri", "http://127.0.0.1:19120").option("table", "entries")
 
-Needs `pip install 'morag[spark]'`. No other package imports Spark.
+Needs the extra `morag[spark]`. No other package imports Spark.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from morag.model.content import Content
 from morag.spark.errors import CannotRun
 from morag.spark.session import refuse_spark_connect
-from morag.spark.source.options import columns_of
+from morag.spark.source.options import columns_of, table_of
 from morag.spark.source.schemas import schema_of
 
 if TYPE_CHECKING:
@@ -38,14 +38,19 @@ def read_table(
     options = {"table": table, **(options or {})}
     reader = spark.read.format("morag").options(**named, **options)
     if columns:
-        known = {field.name: field for field in schema_of(columns_of(options)).fields}
-        for name in columns:
-            if name not in known:
-                raise CannotRun(
-                    f"Table '{table}' has no column '{name}'; it has: {', '.join(known)}"
-                )
-        reader = reader.schema(StructType([known[name] for name in columns]))
+        reader = reader.schema(selected_schema(options, columns))
     return reader.load()
+
+
+def selected_schema(options: Mapping[str, str], columns: Sequence[str]) -> StructType:
+    """The schema of these columns of a table. Raises CannotRun if it lacks one of them."""
+    known = {field.name: field for field in schema_of(columns_of(options)).fields}
+    for name in columns:
+        if name not in known:
+            raise CannotRun(
+                f"Table '{table_of(options)}' has no column '{name}'; it has: {', '.join(known)}"
+            )
+    return StructType([known[name] for name in columns])
 
 
 def content_of(text: str) -> Content:

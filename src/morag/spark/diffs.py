@@ -8,29 +8,31 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
-from morag.errors import ContentNotFound
-from morag.model.content import IcebergTable, type_name
+from morag.model.content import type_name
 from morag.spark.catalog_tables import content_of, read_table
 from morag.spark.content_comparison import compare
 from morag.spark.content_state import state_of
 from morag.spark.errors import CannotRun
 from morag.spark.executors import map_rows
 from morag.spark.files import Files
+from morag.spark.parting import since_parting
 from morag.spark.progress import computed
 from morag.spark.row_changes import rows_between
+from morag.spark.table_versions import find_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from morag.catalog import Catalog
     from morag.model.content import Content
     from morag.model.keys import ContentKey
     from morag.spark.content_state import State
     from morag.spark.executors import Rows
     from morag.spark.opening import Origin
     from morag.spark.progress import ProgressCallback
+
+__all__ = ["changed_rows", "diff", "since_parting"]
 
 _DIFFERENCES: Final = (
     "change STRING, key ARRAY<STRING>, old_key ARRAY<STRING>, content_type STRING, "
@@ -51,7 +53,10 @@ def diff(
     files: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> DataFrame:
-    """One row per content that differs, from metadata alone: no data file is read.
+    """One row per content that differs, by key, from metadata alone: no data file is read.
+
+    `since_parting` gives the two refs for what changed on one reference since it parted from
+    another: `diff(spark, origin, *since_parting(origin, "main", "dev"))`.
 
     `change` is ADDED, REMOVED, CHANGED, RENAMED (then there is an `old_key`, and more may have
     changed), or REPLACED, if the key now holds another content. `history` and `operations` are
@@ -64,7 +69,9 @@ def diff(
     def build() -> DataFrame:
         listed = read_table(spark, origin, "diff", {"from": from_ref, "to": to_ref})
         describe = partial(_describe, Files(dict(files or {})))
-        return map_rows(_paired(listed), describe, _DIFFERENCES)
+        # One partition: to sort into several, Spark would read all metadata twice.
+        described = map_rows(_paired(listed), describe, _DIFFERENCES).repartition(1)
+        return described.sortWithinPartitions("key")
 
     return computed(spark, build, "diff", progress)
 
@@ -84,11 +91,7 @@ def changed_rows(
     its new key. With `progress` the rows are computed and kept before this returns; otherwise this
     finds the data files that differ, and they are read when the rows are used."""
     with origin.open() as catalog:
-        old, new = _table(catalog, from_ref, key), _table(catalog, to_ref, key)
-        if old is None and new is not None:
-            old = _before_rename(catalog, from_ref, to_ref, new)
-    if old is None and new is None:
-        raise ContentNotFound(f"Neither '{from_ref}' nor '{to_ref}' has a table '{key}'", key)
+        old, new = find_versions(catalog, from_ref, to_ref, key)
     build = partial(rows_between, spark, old, new, on=on, files=files)
     return computed(spark, build, "rows", progress)
 
@@ -168,22 +171,3 @@ def _state(content: Content | None, files: Files, problems: list[str]) -> State 
 
 def _decoded(text: str | None) -> Content | None:
     return None if text is None else content_of(text)
-
-
-def _table(catalog: Catalog, ref: str, key: ContentKey) -> IcebergTable | None:
-    try:
-        content = catalog.contents.get(ref, key)
-    except ContentNotFound:
-        return None
-    if not isinstance(content, IcebergTable):
-        raise CannotRun(f"'{key}' on '{ref}' is of type {type_name(content)} and has no rows")
-    return content
-
-
-def _before_rename(
-    catalog: Catalog, from_ref: str, to_ref: str, table: IcebergTable
-) -> IcebergTable | None:
-    for each in catalog.contents.diff(from_ref, to_ref):
-        if isinstance(each.before, IcebergTable) and each.before.id == table.id:
-            return each.before
-    return None

@@ -41,6 +41,27 @@ def map_partitions(frame: DataFrame, work: Work, schema: str) -> DataFrame:
     return frame.sparkSession.createDataFrame(rows, schema, verifySchema=False)
 
 
+def map_items(
+    spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Iterator[Any]], tasks: int
+) -> list[Any]:
+    """The results of `work` on a few items, collected. Each task gets consecutive items."""
+    given = spark.sparkContext.parallelize(items, tasks)
+    return given.mapPartitions(partial(_work_on_partition, work)).collect()
+
+
+def frame_of_items(
+    spark: SparkSession,
+    items: Sequence[Any],
+    work: Callable[[Any], Iterator[tuple[Any, ...]]],
+    tasks: int,
+    schema: str,
+) -> DataFrame:
+    """Like `map_items`, as a DataFrame."""
+    given = spark.sparkContext.parallelize(items, tasks)
+    rows = given.mapPartitions(partial(_work_on_partition, work))
+    return spark.createDataFrame(rows, schema, verifySchema=False)
+
+
 def frame_of(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
     """A DataFrame of a few rows that the driver holds."""
     return spark.createDataFrame(rows, schema, verifySchema=False)
@@ -50,7 +71,7 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _work_on_partition(work: Work, rows: Any) -> Iterator[tuple[Any, ...]]:
+def _work_on_partition(work: Callable[[Any], Iterator[Any]], rows: Any) -> Iterator[Any]:
     try:
         yield from work(rows)
     finally:

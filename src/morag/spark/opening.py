@@ -122,11 +122,11 @@ def opened(options: Mapping[str, str] | Origin, *, write: bool = False) -> Itera
 
 
 @contextmanager
-def opened_backend(origin: Origin) -> Iterator[Backend]:
-    """The backend of the store, to read its raw rows."""
+def opened_backend(origin: Origin, *, write: bool = False) -> Iterator[Backend]:
+    """The backend of the store, to read its raw rows, or also to write them."""
     assert origin.store is not None, "a server does not expose rows"
     with _with_advice():
-        backend = open_backend(origin.store, read_only=True)
+        backend = open_backend(origin.store, read_only=not write)
     with closing(backend):
         yield backend
 
@@ -152,6 +152,8 @@ def _with_advice() -> Iterator[None]:
             f"{error}. To write while a server has the store, name the server by 'uri'"
         ) from error
     except StoreUrlInvalid as error:
+        if isinstance(error.__cause__, ImportError):
+            raise CannotRun(f"{error}. It is missing on machine '{platform.node()}'") from error
         raise CannotRun(
             f"{error}. This was tried on machine '{platform.node()}': the driver and all "
             "executors must reach a store, so on a cluster name a server by 'uri'"

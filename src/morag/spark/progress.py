@@ -29,8 +29,10 @@ _REAL: Final = World()
 class Progress(Struct, frozen=True):
     """`done` counts Spark's tasks, unless the stage counts something better.
 
-    `total` is None while it is unknown, and may still grow: Spark plans a stage when the one
-    before it has ended. `rate` is per second, since the stage began.
+    `total` is None while it is unknown, and never grows. Spark plans the parts of a stage one after
+    the other, so the total of the whole stage is known only at its end. Until then, the numbers are
+    those of a `part`, whose number of tasks is fixed. `rate` is per second, since the stage or the
+    part began.
     """
 
     stage: str
@@ -38,12 +40,14 @@ class Progress(Struct, frozen=True):
     total: int | None
     rate: float
     seconds_left: float | None
+    part: int | None = None
 
     def __str__(self) -> str:
+        stage = self.stage if self.part is None else f"{self.stage}, part {self.part}"
         if self.total is None:
-            return f"{self.stage}: {self.done}, {self.rate:.1f}/s"
-        text = f"{self.stage}: {self.done} of {self.total}, {self.rate:.1f}/s"
-        return text if self.seconds_left is None else f"{text}, {_span(self.seconds_left)} left"
+            return f"{stage}: {self.done}, {self.rate:.1f}/s"
+        text = f"{stage}: {self.done} of {self.total}, {self.rate:.1f}/s"
+        return text if not self.seconds_left else f"{text}, {_span(self.seconds_left)} left"
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None]
@@ -51,10 +55,11 @@ ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 class Pace:
-    """Turns the counts of one stage into rates and remaining times."""
+    """Turns the counts of one stage, or of one part of it, into rates and remaining times."""
 
-    def __init__(self, stage: str, world: World = _REAL) -> None:
+    def __init__(self, stage: str, world: World = _REAL, part: int | None = None) -> None:
         self._stage = stage
+        self._part = part
         self._monotonic = world.monotonic
         self._began = world.monotonic()
 
@@ -62,7 +67,7 @@ class Pace:
         seconds = self._monotonic() - self._began
         rate = done / seconds if seconds > 0 else 0.0
         left = None if total is None or rate == 0 else max(0, total - done) / rate
-        return Progress(self._stage, done, total, rate, left)
+        return Progress(self._stage, done, total, rate, left, self._part)
 
 
 @contextmanager
@@ -78,17 +83,19 @@ def watched(
     group = f"morag-{world.new_uuid().hex()}"
     before = {name: context.getLocalProperty(name) for name in _GROUP}
     context.setJobGroup(group, f"morag: {stage}", interruptOnCancel=True)
-    watch = _Watch(context, group, Pace(stage, world), callback) if callback is not None else None
+    watch = None if callback is None else _Watch(context, group, stage, world, callback)
+    completed = False
     try:
         with _interruptible():
             yield
+        completed = True
     except BaseException:
         with suppress(Py4JError):  # Report the exception, not that Java is gone as well.
             context.cancelJobGroup(group)
         raise
     finally:
         if watch is not None:
-            watch.stop()
+            watch.stop(completed)
         with suppress(Py4JError):
             for name, value in before.items():
                 context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it.
@@ -136,46 +143,62 @@ def _is_of_pyspark(handler: object) -> bool:
 
 
 class _Watch:
-    """A thread that polls Spark's counts and reports them, a last time when the stage is over."""
+    """A thread that polls Spark's counts and reports them, and the sum when the stage is over.
+
+    A part is a stage of Spark. Of those that run at the same time, the oldest is reported.
+    """
 
     def __init__(
-        self, context: SparkContext, group: str, pace: Pace, callback: ProgressCallback
+        self,
+        context: SparkContext,
+        group: str,
+        stage: str,
+        world: World,
+        callback: ProgressCallback,
     ) -> None:
         self._tracker = context.statusTracker()
-        self._group, self._pace, self._callback = group, pace, callback
-        self._over = Event()
+        self._group, self._stage, self._world, self._callback = group, stage, world, callback
+        self._pace = Pace(stage, world)
+        self._parts: dict[int, Pace] = {}  # By the id of Spark's stage, in the order of reports.
+        self._over, self._completed = Event(), False
         # Spark's kind of thread closes its connection to the JVM when it ends.
         self._thread = InheritableThread(target=self._run, name=group, daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, completed: bool) -> None:
+        self._completed = completed
         self._over.set()
         self._thread.join()
 
     def _run(self) -> None:
         with suppress(Py4JError):  # Without Java there is no progress to report.
-            self._poll()
+            self._callback(self._pace.at(0, None))
             while not self._over.wait(_POLL_SECONDS):
-                self._poll()
-            self._poll()
+                self._report_part()
+            if self._completed:
+                self._report_sum()
 
-    def _poll(self) -> None:
-        counts: dict[int, tuple[int, int]] = {}  # By stage, because jobs may share stages.
-        all_known = True
-        for job in self._tracker.getJobIdsForGroup(self._group):
-            info = self._tracker.getJobInfo(job)
-            for stage in [] if info is None else info.stageIds:
-                found = self._tracker.getStageInfo(stage)
-                if found is None:  # Not planned yet, or already forgotten.
-                    all_known = False
-                elif info is not None and info.status == "SUCCEEDED":
-                    # This includes stages that were skipped because their output existed.
-                    counts[stage] = found.numTasks, found.numTasks
-                else:
-                    counts.setdefault(stage, (found.numCompletedTasks, found.numTasks))
-        done = sum(each for each, _ in counts.values())
-        total = sum(each for _, each in counts.values())
-        self._callback(self._pace.at(done, total if all_known and counts else None))
+    def _report_part(self) -> None:
+        running = self._our_stages().intersection(self._tracker.getActiveStageIds())
+        found = self._tracker.getStageInfo(min(running)) if running else None
+        if found is None:
+            return
+        stage = found.stageId
+        if stage not in self._parts:
+            self._parts[stage] = Pace(self._stage, self._world, len(self._parts) + 1)
+        self._callback(self._parts[stage].at(found.numCompletedTasks, found.numTasks))
+
+    def _report_sum(self) -> None:
+        tasks = 0
+        for stage in self._our_stages():
+            found = self._tracker.getStageInfo(stage)
+            tasks += 0 if found is None else found.numTasks  # None: Spark has forgotten it.
+        self._callback(self._pace.at(tasks, tasks or None))
+
+    def _our_stages(self) -> set[int]:
+        """All stages of the group: jobs may share them."""
+        infos = map(self._tracker.getJobInfo, self._tracker.getJobIdsForGroup(self._group))
+        return {stage for info in infos if info is not None for stage in info.stageIds}
 
 
 def _span(seconds: float) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from morag.package_extras import install_advice
 from morag.spark.errors import CannotRun
 from morag.spark.java import provide_java
 
@@ -30,7 +32,11 @@ _LOCAL: Final = {
 }
 """On one machine, no other machine needs to reach Spark."""
 
-_INSTALLATION_VARIABLES: Final = (
+_MASTER: Final = re.compile(
+    r"local|local\[(\d+|\*)(, *\d+)?\]|local-cluster\[.*\]|yarn|(spark|k8s)://.+"
+)
+
+INSTALLATION_VARIABLES: Final = (
     "SPARK_HOME",
     "SPARK_CONF_DIR",
     "SPARK_REMOTE",
@@ -73,7 +79,7 @@ def session(
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        raise CannotRun(f"Spark does not start: {error}") from error
+        raise CannotRun(f"Spark does not start: {_without_frames(str(error))}") from error
     refuse_spark_connect(spark)
     register(spark)
     return spark
@@ -106,25 +112,39 @@ def refuse_spark_connect(spark: object) -> None:
 def _master_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
     """The master of a new session, and the addresses that it listens on."""
     master = conf.get("spark.master", master)
-    if master is None and not any(name in os.environ for name in _INSTALLATION_VARIABLES):
+    if master is None and not any(name in os.environ for name in INSTALLATION_VARIABLES):
         master = "local[*]"
     if master is None:
         return {}
     return {"spark.master": master, **(_LOCAL if master.startswith("local") else {})}
 
 
+def check_master(master: str | None) -> None:
+    """Raise CannotRun for a master that Spark cannot parse, which it reports much later."""
+    if master is not None and _MASTER.fullmatch(master) is None:
+        raise CannotRun(
+            f"'{master}' is not a master of Spark: write it like local[4], local[*], "
+            "spark://HOST:PORT, yarn or k8s://URL"
+        )
+
+
 def check_packages() -> None:
     """Raise CannotRun if packages of `morag[spark]` are missing or Spark is too old."""
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
-            raise CannotRun(f"The package {package} is missing; run: pip install 'morag[spark]'")
+            raise CannotRun(f"The package {package} is missing; run: {install_advice('spark')}")
     found = version("pyspark")
     numbers = tuple(int(part) for part in found.split(".")[:2])
     if numbers < _OLDEST:
         raise CannotRun(
             f"PySpark {found} is too old: Morag needs {_OLDEST[0]}.{_OLDEST[1]} or later; "
-            "run: pip install 'morag[spark]'"
+            f"run: {install_advice('spark')}"
         )
+
+
+def _without_frames(report: str) -> str:
+    """An error of Java in one line."""
+    return " ".join(report.partition("\n\tat ")[0].split())
 
 
 def _check_jar(jar: str) -> None:

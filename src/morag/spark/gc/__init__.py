@@ -2,9 +2,9 @@
 
     run = collect(spark, Origin(uri="http://127.0.0.1:19120"), "./gc-runs")  # Removes nothing.
     run.orphans.show()
-    sweep(spark, run.path, origin)    # Moves them into a quarantine.
-    undo(spark, run.path)             # Moves them back. Or, some days later:
-    purge(spark, run.path, origin)    # Deletes them.
+    sweep(spark, run.path, origin, dry_run=False)    # Moves them into a quarantine.
+    undo(spark, run.path)                            # Moves them back. Or, some days later:
+    purge(spark, run.path, origin, dry_run=False)    # Deletes them.
 
 *mark* finds the contents that are live by the cut-off policies, *expand* the files that they need,
 *list* the files that exist; the difference that is older than the grace period are the orphans,
@@ -14,11 +14,16 @@ The catalog itself is never changed.
 
 from __future__ import annotations
 
-from morag.spark.gc.collect import collect, resume
-from morag.spark.gc.lock import unlock
-from morag.spark.gc.run import Run, StepRecord, runs
-from morag.spark.gc.steps import Step
-from morag.spark.gc.sweep import purge, sweep, undo
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from morag.spark.gc.collection import collect, resume
+    from morag.spark.gc.lock import unlock
+    from morag.spark.gc.records import StepRecord
+    from morag.spark.gc.removal import purge, sweep, undo
+    from morag.spark.gc.run import Run, runs
+    from morag.spark.gc.steps import Step
 
 __all__ = [
     "Run",
@@ -32,3 +37,27 @@ __all__ = [
     "undo",
     "unlock",
 ]
+
+_MODULES: Final = {
+    "Run": "run",
+    "Step": "steps",
+    "StepRecord": "records",
+    "collect": "collection",
+    "purge": "removal",
+    "resume": "collection",
+    "runs": "run",
+    "sweep": "removal",
+    "undo": "removal",
+    "unlock": "lock",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function when it is first used.
+
+    Commands check their arguments by modules of this package that need neither Spark nor PyIceberg,
+    whose import takes longer than everything else before Java starts.
+    """
+    if name not in _MODULES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -141,9 +141,9 @@ class _Reader:
         for spelling in self._spellings(path) or [None]:
             yield _row(Role.FILE, path, kind=kind, spelling=spelling, content_id=id)
 
-    def kept_rows(self, directory: str) -> Iterator[tuple[Any, ...]]:
+    def kept_rows(self, directory: str, detail: str | None = None) -> Iterator[tuple[Any, ...]]:
         for spelling in self._spellings(directory):
-            yield _row(Role.KEPT, directory, spelling=listing_prefix(spelling))
+            yield _row(Role.KEPT, directory, spelling=listing_prefix(spelling), detail=detail)
 
     def guarded(
         self, path: str, id: str, read: Callable[[], Iterable[tuple[Any, ...]]]
@@ -157,7 +157,7 @@ class _Reader:
             yield from read()
         except FileNotFoundError as error:
             yield _row(Role.MISSING, path, detail=str(error), content_id=id)
-            yield from self.kept_rows(directory_around(path))
+            yield from self.kept_rows(directory_around(path), f"'{path}' is missing")
         except (CannotRun, OSError) as error:
             yield _row(Role.UNREADABLE, path, detail=str(error), content_id=id)
 

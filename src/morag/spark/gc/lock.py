@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from morag.spark.errors import CannotRun
-from morag.spark.gc import record_files
-from morag.spark.gc.run import Run
+from morag.spark.gc.record_files import HadoopFiles
+from morag.spark.gc.records import LOCK, Records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-_LOCK: Final = "busy"
+    from morag.spark.gc.record_files import RecordFiles
+    from morag.spark.gc.run import Run
 
 
 class _Holder(Struct, frozen=True):
@@ -36,11 +37,11 @@ class _Holder(Struct, frozen=True):
 @contextmanager
 def locked(run: Run, name: str) -> Iterator[None]:
     """Hold the run's lock during the `with` block, or raise CannotRun if another job has it."""
-    path = f"{run.path}/{_LOCK}"
+    path = f"{run.path}/{LOCK}"
     holder = msgspec.json.encode(_Holder(name, platform.node(), os.getpid(), run.now()))
-    if not record_files.create(run.spark, path, holder):
+    if not run.files.create(path, holder):
         raise CannotRun(
-            f"Another job works on the run '{run.path}': {_holder(run.spark, path)}. If it was "
+            f"Another job works on the run '{run.path}': {_holder(run.files, path)}. If it was "
             "killed, unlock the run (morag spark gc unlock)"
         )
     try:
@@ -48,19 +49,17 @@ def locked(run: Run, name: str) -> Iterator[None]:
     finally:
         with suppress(Py4JError):  # If Java is gone, the user unlocks the run.
             # If the run was unlocked during this job, the lock may be that of another job.
-            if record_files.read(run.spark, path) == holder:
-                record_files.remove(run.spark, path)
+            if run.files.read(path) == holder:
+                run.files.remove(path)
 
 
-def unlock(spark: SparkSession, path: str) -> Run:
+def unlock(spark: SparkSession, path: str) -> None:
     """Remove the lock that a killed job left. The caller knows that no job is running."""
-    run = Run(spark, path)
-    record_files.remove(spark, f"{run.path}/{_LOCK}")
-    return run
+    Records(HadoopFiles(spark), path).unlock()
 
 
-def _holder(spark: SparkSession, path: str) -> str:
+def _holder(files: RecordFiles, path: str) -> str:
     try:
-        return str(msgspec.json.decode(record_files.read(spark, path) or b"", type=_Holder))
+        return str(msgspec.json.decode(files.read(path) or b"", type=_Holder))
     except msgspec.DecodeError:
         return "it has just started or ended"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 
 from morag.spark.executors import frame_of
-from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, PROTECTED_KIND, Role
+from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, PROTECTED_KIND, Reason, Role
 from morag.spark.locations import directories_above
 
 if TYPE_CHECKING:
@@ -50,6 +50,47 @@ def protected_files(run: Run, found: DataFrame, files: DataFrame) -> DataFrame:
         "detail",
         F.lit(None).cast("string").alias("content_id"),
     )
+
+
+def count_kept_files(run: Run) -> DataFrame:
+    """How many of the listed files are not orphans, for each `Reason`."""
+    protected = F.col("kind") == PROTECTED_KIND
+    live = (
+        run.live.where("spelling IS NOT NULL")
+        .groupBy(F.col("spelling").alias("path"))
+        .agg(
+            F.max(~protected).alias("needed"),
+            F.min(F.when(protected, F.col("detail"))).alias("directory"),
+        )
+    )
+    doubtful = _doubtful_directories(run).withColumn("doubtful", F.lit(True))
+    modified, newest = F.col("modified_micros"), run.plan.newest_micros
+    reason = (
+        F.when(F.col("needed"), Reason.LIVE)
+        .when(F.col("doubtful"), Reason.NOT_UNDERSTOOD)
+        .when(F.col("directory").isNotNull(), Reason.PROTECTED)
+        .when(modified.isNull(), Reason.UNDATED)
+        .when(modified >= newest, Reason.YOUNG)
+    )
+    listed = run.read(LISTED).join(live.hint("merge"), "path", "left")
+    with_reason = listed.join(doubtful, "directory", "left").withColumn("reason", reason)
+    return (
+        with_reason.where("reason IS NOT NULL")
+        .groupBy("reason")
+        .agg(
+            F.count(F.lit(1)).alias("files"),
+            F.sum("size_bytes").alias("size_bytes"),
+            F.max("modified_micros").alias("newest_micros"),
+        )
+    )
+
+
+def _doubtful_directories(run: Run) -> DataFrame:
+    """The protected directories of tables whose metadata is missing or cannot be read."""
+    bad = run.problems.select("content_id").distinct()
+    homes = run.read(HOMES).join(bad, "content_id", "left_semi").select("location")
+    around = run.kept_directories.where("detail IS NOT NULL").select("spelling")
+    return homes.union(around).toDF("directory").distinct()
 
 
 # The joins below are sort-merge joins: a broadcast join would hold the paths in the driver.

@@ -155,13 +155,42 @@ def make_plan(
     quarantine: str | None,
 ) -> Plan:
     """The plan for a request, or CannotRun if the request makes no sense."""
+    check_request(cutoff, cutoffs, grace, snapshots, locations, quarantine, world)
     now = world.clock_nanos()
     policies = Policies.of(config, cutoff, cutoffs)
     policies.check(now)
     configured = None if config is None else config.new_files_grace_period
-    grace_nanos = parse_duration(grace or configured or _GRACE)
-    if grace_nanos < 0:
-        raise CannotRun("The grace period of new files must not be negative")
+    return Plan(
+        id=_run_id(now, world),
+        origin=str(origin),
+        now_nanos=now,
+        policies=policies,
+        grace_nanos=_parsed_grace(grace or configured or _GRACE),
+        snapshots=snapshots,
+        dropped=dropped,
+        locations=tuple(locations),
+        ignore_missing=ignore_missing,
+        quarantine=None if quarantine is None else listing_prefix(quarantine),
+        records=_records(directory),
+    )
+
+
+def check_request(
+    cutoff: str | None,
+    cutoffs: Mapping[str, str],
+    grace: str | None,
+    snapshots: Snapshots,
+    locations: Sequence[str],
+    quarantine: str | None,
+    world: World,
+) -> None:
+    """Raise CannotRun for a request that no configuration of the repository makes sense of.
+
+    Neither Spark nor the catalog is needed.
+    """
+    Policies.of(None, cutoff, cutoffs).check(world.clock_nanos())
+    if grace is not None:
+        _parsed_grace(grace)
     if snapshots not in ("all", "current"):
         raise CannotRun(f"The option 'snapshots' must be 'all' or 'current', not '{snapshots}'")
     for location in locations:
@@ -170,19 +199,8 @@ def make_plan(
                 f"'{location}' is a whole disk or bucket: name the directories in it that hold "
                 "nothing but files of this catalog"
             )
-    return Plan(
-        id=_run_id(now, world),
-        origin=str(origin),
-        now_nanos=now,
-        policies=policies,
-        grace_nanos=grace_nanos,
-        snapshots=snapshots,
-        dropped=dropped,
-        locations=tuple(locations),
-        ignore_missing=ignore_missing,
-        quarantine=None if quarantine is None else listing_prefix(quarantine),
-        records=_records(directory),
-    )
+    if quarantine is not None:
+        Location.of(quarantine)
 
 
 def _run_id(now: int, world: World) -> str:
@@ -206,6 +224,18 @@ def _matches(pattern: str, name: str) -> bool:
             f"The cut-off policies have the pattern '{pattern}', which is not a regular "
             f"expression: {error}; correct it, also in the repository's configuration"
         ) from None
+
+
+def _parsed_grace(text: str) -> int:
+    try:
+        nanos = parse_duration(text)
+    except BadRequest:
+        raise CannotRun(
+            f"The grace period '{text}' of new files is not a duration: write it like P3D or PT12H"
+        ) from None
+    if nanos < 0:
+        raise CannotRun("The grace period of new files must not be negative")
+    return nanos
 
 
 def _parsed(policy: str, now_nanos: int, where: str) -> Cutoff:

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 def check_sweep(run: Run, origin: Origin) -> None:
     """Everything that `sweep` requires."""
     check_same_catalog(run, origin)
+    check_removable(run)
+
+
+def check_removable(run: Run) -> None:
+    """Everything that `sweep` requires of the run itself."""
     if not run.has(ORPHANS):
         raise CannotRun(f"The run '{run.path}' has not found its orphans yet; resume it first")
     check_complete(run, run.problems, "Nothing is removed")

@@ -1,11 +1,4 @@
-"""A recorded run: a directory with the plan, and for each step a dataset and a record.
-
-RUNS/<id>/plan.json
-RUNS/<id>/<step>/*.parquet
-RUNS/<id>/<step>.json       the record, written last: a step without it is made again
-RUNS/<id>/<step>.begun      written before a step whose start alone matters
-RUNS/<id>/busy              the lock of a running job
-"""
+"""A recorded run: its steps as DataFrames. `records` has the layout of its directory."""
 
 from __future__ import annotations
 
@@ -13,17 +6,27 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Struct
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's documentation calls it F.
 from pyspark.sql.types import DataType, StructType
 
 from morag.model.times import instant_text
 from morag.spark.errors import CannotRun
-from morag.spark.executors import union
-from morag.spark.gc import record_files
-from morag.spark.gc.plan import Plan
-from morag.spark.gc.steps import FIRST_MARK, ORPHANS, REMOVED, Outcome, Role, Step
+from morag.spark.executors import frame_of, union
+from morag.spark.gc.record_files import HadoopFiles
+from morag.spark.gc.records import PLAN, Records, StepRecord, recorded_paths
+from morag.spark.gc.steps import (
+    DOOMED,
+    FIRST_MARK,
+    ORPHANS,
+    PURGED,
+    REMOVED,
+    RESCUED,
+    UNDONE,
+    Outcome,
+    Role,
+    Step,
+)
 from morag.spark.progress import watched
 from morag.versions.world import World
 
@@ -32,22 +35,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from morag.spark.gc.plan import Plan
     from morag.spark.progress import ProgressCallback
 
 UNSUCCESSFUL: Final = (Outcome.FAILED, Outcome.LOST)
 """Outcomes of a file that need attention. An attempt with another outcome is not repeated."""
-
-_PLAN: Final = "plan.json"
-
-
-class StepRecord(Struct, frozen=True):
-    """The record of a completed step. With the schema Spark need not open the files to plan."""
-
-    name: str
-    started: str
-    finished: str
-    rows: int
-    schema: str
 
 
 class Run:
@@ -61,13 +53,12 @@ class Run:
         world: World | None = None,
     ) -> None:
         self.spark = spark
-        self.path = path.rstrip("/")
+        self.files = HadoopFiles(spark)
         self.world = world or World()
         self._progress = progress
-        plan = record_files.read(spark, f"{self.path}/{_PLAN}")
-        if plan is None:
-            raise CannotRun(f"'{path}' is not a recorded run: it has no {_PLAN}")
-        self.plan = msgspec.json.decode(plan, type=Plan)
+        self._records = Records(self.files, path)
+        self.path = self._records.path
+        self.plan = self._records.plan
 
     @classmethod
     def start(
@@ -78,11 +69,12 @@ class Run:
         progress: ProgressCallback | None,
         world: World,
     ) -> Run:
-        if record_files.is_file(spark, directory):
+        files = HadoopFiles(spark)
+        if files.is_file(directory):
             raise CannotRun(f"'{directory}' is a file; name a directory for the records of runs")
         path = f"{directory.rstrip('/')}/{plan.id}"
         text = msgspec.json.format(msgspec.json.encode(plan))
-        record_files.write(spark, f"{path}/{_PLAN}", text)
+        files.write(f"{path}/{PLAN}", text)
         return cls(spark, path, progress, world)
 
     @property
@@ -111,32 +103,41 @@ class Run:
         return self._expanded(Role.MISSING, Role.UNREADABLE, Role.ELSEWHERE)
 
     @property
+    def kept_directories(self) -> DataFrame:
+        """Directories whose files are all protected. If it is because metadata in them is missing,
+        `detail` says which."""
+        return self._expanded(Role.KEPT)
+
+    @property
     def removed(self) -> DataFrame:
         """The outcome for every file that the sweep has tried to remove."""
         return self.attempts(REMOVED).outcomes
 
+    @property
+    def quarantined(self) -> DataFrame:
+        """The files in quarantine, which `purge` deletes unless they have become live since."""
+        if self.was_begun(UNDONE) or not self.has(REMOVED):
+            return frame_of(self.spark, [], DOOMED.schema)
+        moved = self.removed.where(F.col("outcome") == Outcome.QUARANTINED).select("path")
+        waiting = self.read(DOOMED).join(moved.hint("merge"), "path", "left_semi")
+        if self.has(RESCUED):
+            rescued = self.attempts(RESCUED).outcomes.where(F.col("outcome") == Outcome.RESTORED)
+            waiting = waiting.join(rescued.select("path").hint("merge"), "path", "left_anti")
+        return self.attempts(PURGED).remaining(waiting)
+
     def steps(self) -> list[StepRecord]:
         """The completed steps, in the order in which they started."""
-        paths = record_files.list_directory(self.spark, self.path)
-        records = (each for each in paths if each.endswith(".json"))
-        texts = (
-            record_files.read(self.spark, each)
-            for each in records
-            if not each.endswith(f"/{_PLAN}")
-        )
-        found = [msgspec.json.decode(text, type=StepRecord) for text in texts if text is not None]
-        return sorted(found, key=lambda step: step.started)
+        return self._records.steps()
 
     def has(self, step: Step) -> bool:
-        return self._record(step.name) is not None
+        return self._records.step(step.name) is not None
 
     def read(self, step: Step | str) -> DataFrame:
         """The recorded rows of a step, by its name or its declaration."""
         name = step if isinstance(step, str) else step.name
-        record = self._record(name)
+        record = self._records.step(name)
         if record is None:
-            made = ", ".join(each.name for each in self.steps())
-            raise CannotRun(f"The run '{self.path}' has no step '{name}' yet, but {made}")
+            raise self._records.unknown_step(name)
         return self.spark.read.schema(record.schema).parquet(f"{self.path}/{name}")
 
     def once(self, step: Step, build: Callable[[], DataFrame]) -> DataFrame:
@@ -145,8 +146,8 @@ class Run:
 
     def make(self, step: Step, build: Callable[[], DataFrame]) -> DataFrame:
         """Compute a step and record it, replacing an earlier record. Spark works here."""
-        started, observed, path = self.now(), Observation(), self._record_path(step.name)
-        record_files.remove(self.spark, path)  # It describes the rows that are replaced now.
+        started, observed, path = self.now(), Observation(), self._records.record_path(step.name)
+        self.files.remove(path)  # It describes the rows that are replaced now.
         with watched(self.spark, step.name, self._progress):
             frame = build()
             assert _columns(frame.schema) == _columns(StructType.fromDDL(step.schema)), step
@@ -154,28 +155,21 @@ class Run:
             counted.write.mode("overwrite").parquet(f"{self.path}/{step.name}")
         rows, schema = observed.get["rows"], frame.schema.toDDL()
         record = StepRecord(step.name, started, self.now(), rows, schema)
-        record_files.write(self.spark, path, msgspec.json.encode(record))
+        self.files.write(path, msgspec.json.encode(record))
         return self.read(step)
 
     def begin(self, step: Step) -> None:
         """Record that a step is about to start, even if it never completes."""
-        record_files.write(self.spark, f"{self.path}/{step.name}.begun", self.now().encode())
+        self.files.write(f"{self.path}/{step.name}.begun", self.now().encode())
 
     def was_begun(self, step: Step) -> bool:
-        return record_files.read(self.spark, f"{self.path}/{step.name}.begun") is not None
+        return self.files.read(f"{self.path}/{step.name}.begun") is not None
 
     def attempts(self, step: Step) -> Attempts:
         return Attempts(self, step)
 
     def now(self) -> str:
         return instant_text(self.world.clock_nanos())
-
-    def _record(self, name: str) -> StepRecord | None:
-        text = record_files.read(self.spark, self._record_path(name))
-        return None if text is None else msgspec.json.decode(text, type=StepRecord)
-
-    def _record_path(self, name: str) -> str:
-        return f"{self.path}/{name}.json"
 
     def _expanded(self, *roles: Role) -> DataFrame:
         frames = [self.read(step) for step in FIRST_MARK.expanded]
@@ -224,9 +218,7 @@ class Attempts:
 
 def runs(spark: SparkSession, directory: str) -> list[Run]:
     """All runs that are recorded below a directory, oldest first."""
-    paths = sorted(record_files.list_directory(spark, directory))
-    has_plan = (path for path in paths if record_files.read(spark, f"{path}/{_PLAN}") is not None)
-    return [Run(spark, path) for path in has_plan]
+    return [Run(spark, path) for path in recorded_paths(HadoopFiles(spark), directory)]
 
 
 def _columns(schema: DataType) -> str:

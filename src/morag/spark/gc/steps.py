@@ -54,6 +54,21 @@ class Outcome(StrEnum):
     FAILED = "FAILED"
 
 
+class Reason(StrEnum):
+    """Why a listed file stays. Rows have the value."""
+
+    LIVE = "LIVE"
+    """A live content needs it, by the metadata of any reference."""
+    PROTECTED = "PROTECTED"
+    """It is in the directory of a content that is not Iceberg's."""
+    NOT_UNDERSTOOD = "NOT UNDERSTOOD"
+    """It is in a directory of a table whose metadata is missing or cannot be read."""
+    YOUNG = "YOUNG"
+    """Nothing needs it, but it is younger than the grace period."""
+    UNDATED = "UNDATED"
+    """Nothing needs it, but its store does not tell its age."""
+
+
 class Step(Struct, frozen=True):
     """One dataset of a run. `schema` is Spark DDL."""
 
@@ -138,6 +153,11 @@ LOCATIONS: Final = Step("locations", "location STRING")
 LISTED: Final = Step("listed", _FILES)
 # The listed files that nothing live needs and that are older than the grace period.
 ORPHANS: Final = Step("orphans", _FILES)
+
+# How many of the listed files stay, for each `Reason`, and when the newest of them was written.
+KEPT_FILES: Final = Step(
+    "kept-files", "reason STRING, files BIGINT, size_bytes BIGINT, newest_micros BIGINT"
+)
 
 # Written before the first file is moved, so that `undo` knows all files that may have been moved.
 DOOMED: Final = Step(

@@ -32,13 +32,13 @@ class Batches:
     """Builds batches with exactly the columns of a schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self._schema: pa.Schema = to_arrow_schema(schema)
+        self.schema: pa.Schema = to_arrow_schema(schema)
 
     def batch(self, rows: int, columns: ColumnBuilders) -> pa.RecordBatch:
-        if not self._schema.names:
+        if not self.schema.names:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-        arrays = [_array(columns[field.name](), field.type) for field in self._schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        arrays = [_array(columns[field.name](), field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 def key_columns(paths: Sequence[str]) -> dict[str, Callable[[], pa.Array]]:

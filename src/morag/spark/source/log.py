@@ -73,17 +73,17 @@ def log_batches(entries: Iterable[LogEntry], schema: StructType) -> Iterator[Rec
     while some := list(islice(entries, _COMMITS_AT_ONCE)):
         commits = [entry.meta for entry in some if entry.operations is None]
         if commits:
-            yield batches.batch(len(commits), _commit_columns(commits))
+            yield batches.batch(len(commits), commit_columns(commits))
         done = ((entry.meta, op) for entry in some for op in entry.operations or ())
         while rows := list(islice(done, ROWS)):
             columns = {
-                **_commit_columns([meta for meta, _ in rows]),
+                **commit_columns([meta for meta, _ in rows]),
                 **_operation_columns([op for _, op in rows]),
             }
             yield batches.batch(len(rows), columns)
 
 
-def _commit_columns(metas: Sequence[CommitMeta]) -> ColumnBuilders:
+def commit_columns(metas: Sequence[CommitMeta]) -> ColumnBuilders:
     return {
         "hash": lambda: [meta.hash for meta in metas],
         "parents": lambda: [meta.parents for meta in metas],

@@ -10,12 +10,12 @@ from morag.spark.gc.expand import expand, live_metadata
 from morag.spark.gc.lake_files import find_homes, find_locations, list_files
 from morag.spark.gc.lock import locked
 from morag.spark.gc.mark import find_contents, find_roots, roots_frame
-from morag.spark.gc.orphans import find_orphans, protected_files
+from morag.spark.gc.orphans import count_kept_files, find_orphans, protected_files
 from morag.spark.gc.plan import make_plan
 from morag.spark.gc.preconditions import check_quarantine, check_same_catalog
+from morag.spark.gc.removal import check_action, remove_orphans
 from morag.spark.gc.run import Run
-from morag.spark.gc.steps import FIRST_MARK, HOMES, LISTED, LOCATIONS, ORPHANS
-from morag.spark.gc.sweep import check_action, remove_orphans
+from morag.spark.gc.steps import FIRST_MARK, HOMES, KEPT_FILES, LISTED, LOCATIONS, ORPHANS
 from morag.versions.world import World
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def _make_steps(run: Run, origin: Origin, files: Files, action: Action | None) -
     listed = run.once(LISTED, partial(list_files, run, files))
     run.once(mark.protected, partial(protected_files, run, live, listed))
     run.once(ORPHANS, partial(find_orphans, run))
+    run.once(KEPT_FILES, partial(count_kept_files, run))
     if action is not None:
         remove_orphans(run, origin, files, action)
 

@@ -45,20 +45,27 @@ def sweep(
     path: str,
     origin: Origin,
     *,
+    dry_run: bool = True,
     action: Action = "quarantine",
     files: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Run:
     """Remove the orphans of a recorded run, at any time after they were found.
 
-    The files are moved into quarantine, from where `undo` moves them back, or deleted at once.
-    After a deletion, a reference that is created on an old commit at the same time may lack files;
-    this is reported.
+    A dry run removes nothing: it checks that the run can be swept, and `orphans` of the result are
+    the files that would be removed, except for those that have become live since.
+
+    Otherwise the files are moved into quarantine, from where `undo` moves them back, or deleted at
+    once. After a deletion, a reference that is created on an old commit at the same time may lack
+    files; this is reported.
 
     If the run is swept again, files for which this failed are retried.
     """
     check_action(action)
     run = Run(spark, path, progress)
+    if dry_run:
+        check_sweep(run, origin)
+        return run
     with locked(run, "sweep"):
         remove_orphans(run, origin, Files(dict(files or {})), action)
     return run
@@ -110,15 +117,21 @@ def purge(
     path: str,
     origin: Origin,
     *,
+    dry_run: bool = True,
     files: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Run:
     """Delete the files of a run that are in quarantine, except for those that are live again.
 
-    Files that become live while files are being deleted are lost.
+    A dry run deletes nothing: it checks that the run can be purged, and `quarantined` of the result
+    are the files that would be deleted, except for those that have become live since. Otherwise,
+    files that become live while files are being deleted are lost.
     """
     lake = Files(dict(files or {}))
     run = Run(spark, path, progress)
+    if dry_run:
+        check_purge(run, origin)
+        return run
     with locked(run, "purge"):
         check_purge(run, origin)
         live = _rescue(run, origin, lake, PURGED)
