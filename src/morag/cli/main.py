@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS: Final = {
+    "admin": "Look after a repository: info, check, purge, erase, cut-history",
     "bench": "Measure a server under load",
+    "export": "Write a repository to files, in Nessie's format",
+    "generate": "Fill a catalog with generated contents, and measure it",
+    "import": "Fill an empty store from an export, or from a running server",
     "serve": "Serve the catalog over HTTP",
-    "spark": "Run jobs on Spark: read, diff, health, gc",
+    "spark": "Run jobs on Spark: read, diff, health, gc, export, import, fsck, ...",
 }
 """Each command is a module of this package, imported only when it runs."""
+
+_MODULES: Final = {"import": "importing"}  # A module cannot have the name of a keyword.
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -67,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.parse_args(arguments)  # Exits, unless there are no arguments.
         parser.print_help(sys.stderr)
         return MISUSED
-    command: Command = import_module(f"morag.cli.{arguments[0]}")
+    command: Command = import_module(f"morag.cli.{_MODULES.get(arguments[0], arguments[0])}")
     own = Parser(
         prog=f"morag {arguments[0]}",
         description=COMMANDS[arguments[0]] + ".",
@@ -79,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.run(own.parse(arguments[1:]))
     except Misuse as problem:
         return _report(problem, MISUSED)
-    except MoragError as problem:
+    except (MoragError, OSError) as problem:  # Such as a full disk.
         return _report(problem, FAILED)
     except KeyboardInterrupt:
         return FAILED

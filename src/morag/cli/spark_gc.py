@@ -7,28 +7,36 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from morag.cli.main import FAILED
+from morag.cli.spark_checks import check_new_path, check_refs, misuse
 from morag.cli.spark_flags import (
     add_flags,
     add_lake_flags,
     add_output_flags,
+    catalog_text,
     options_of_files,
     origin_of,
     pairs,
     progress_output,
     session_of,
     show,
+    show_rows,
 )
-from morag.cli.spark_text import size
+from morag.cli.spark_gc_report import print_report
+from morag.spark.gc.plan import check_request
+from morag.spark.gc.record_files import FilesOnDisk, HadoopFiles, is_on_disk
+from morag.spark.gc.recorded_rows import first_rows
+from morag.spark.gc.records import Records, recorded_paths
+from morag.spark.gc.steps import PURGED, REMOVED, UNDONE, WITH_ATTEMPTS
+from morag.versions.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-    from morag.spark.gc import Run
     from morag.spark.gc.quarantine import Action
-    from morag.spark.gc.steps import Step
+    from morag.spark.gc.record_files import RecordFiles
+    from morag.spark.opening import Origin
     from morag.spark.progress import ProgressCallback
 
 _RESUMABLE: Final = (
@@ -36,14 +44,9 @@ _RESUMABLE: Final = (
     "`morag spark gc resume` continues it\n"
 )
 _REPEATABLE: Final = "Completed work is kept: repeat the command to do the rest\n"
-_SWEEP: Final = (
-    "`morag spark gc show RUN` shows the files, "
-    "`morag spark gc sweep RUN --no-dry-run` moves them into quarantine"
-)
-_PURGE: Final = "with --no-dry-run, the files in quarantine are deleted for good"
 
 
-def add_job(jobs: Any) -> None:
+def add_jobs(jobs: Any) -> None:
     parser = jobs.add_parser(
         "gc",
         help="Remove data files that no reference needs",
@@ -177,10 +180,23 @@ def _add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 def _collect(arguments: argparse.Namespace) -> int:
     origin, files = origin_of(arguments), options_of_files(arguments)
-    cutoffs = pairs("--cutoff-for", arguments.cutoff_for)
+    flags = catalog_text(arguments)
+    cutoffs = pairs("--cutoff-for", arguments.cutoff_for, "PATTERN=POLICY")
+    with misuse():
+        check_request(
+            arguments.cutoff,
+            cutoffs,
+            arguments.grace,
+            arguments.snapshots,
+            arguments.location,
+            arguments.quarantine,
+            World(),
+        )
+    if is_on_disk(arguments.runs, pairs("--conf", arguments.conf)):
+        FilesOnDisk().list_directory(arguments.runs)
+    check_refs(origin)
     with _step_session(arguments, _RESUMABLE.format(runs=arguments.runs)) as (spark, progress):
         from morag.spark.gc import collect
-        from morag.spark.gc.steps import REMOVED
 
         run = collect(
             spark,
@@ -199,14 +215,14 @@ def _collect(arguments: argparse.Namespace) -> int:
             files=files,
             progress=progress,
         )
-        return _report(run, REMOVED, _SWEEP if arguments.dry_run else "")
+        return print_report(run, REMOVED, dry_run=arguments.dry_run, catalog=flags)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    origin, files = origin_of(arguments), options_of_files(arguments)
+    origin, files = _checked(arguments)
+    flags = catalog_text(arguments)
     with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import resume
-        from morag.spark.gc.steps import REMOVED
 
         run = resume(
             spark,
@@ -217,69 +233,83 @@ def _resume(arguments: argparse.Namespace) -> int:
             files=files,
             progress=progress,
         )
-        return _report(run, REMOVED, _SWEEP if arguments.dry_run else "")
+        return print_report(run, REMOVED, dry_run=arguments.dry_run, catalog=flags)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    origin, files = origin_of(arguments), options_of_files(arguments)
+    origin, files = _checked(arguments)
+    flags = catalog_text(arguments)
     with _step_session(arguments, _REPEATABLE) as (spark, progress):
-        from morag.spark.gc import Run, sweep
-        from morag.spark.gc.preconditions import check_sweep
-        from morag.spark.gc.steps import REMOVED
+        from morag.spark.gc import sweep
 
-        if arguments.dry_run:
-            run = Run(spark, arguments.run)
-            check_sweep(run, origin)
-            return _report(run, REMOVED, _SWEEP)
         run = sweep(
-            spark, arguments.run, origin, action=_action(arguments), files=files, progress=progress
+            spark,
+            arguments.run,
+            origin,
+            dry_run=arguments.dry_run,
+            action=_action(arguments),
+            files=files,
+            progress=progress,
         )
-        return _report(run, REMOVED)
+        return print_report(run, REMOVED, dry_run=arguments.dry_run, catalog=flags)
 
 
 def _undo(arguments: argparse.Namespace) -> int:
     files = options_of_files(arguments)
+    _records_on_disk(arguments)
     with _step_session(arguments, _REPEATABLE) as (spark, progress):
         from morag.spark.gc import undo
-        from morag.spark.gc.steps import UNDONE
 
-        return _report(undo(spark, arguments.run, files=files, progress=progress), UNDONE)
+        return print_report(undo(spark, arguments.run, files=files, progress=progress), UNDONE)
 
 
 def _purge(arguments: argparse.Namespace) -> int:
-    origin, files = origin_of(arguments), options_of_files(arguments)
+    origin, files = _checked(arguments)
+    flags = catalog_text(arguments)
     with _step_session(arguments, _REPEATABLE) as (spark, progress):
-        from morag.spark.gc import Run, purge
-        from morag.spark.gc.preconditions import check_purge
-        from morag.spark.gc.steps import PURGED
+        from morag.spark.gc import purge
 
-        if arguments.dry_run:
-            run = Run(spark, arguments.run)
-            check_purge(run, origin)
-            return _report(run, PURGED, _PURGE)
-        return _report(purge(spark, arguments.run, origin, files=files, progress=progress), PURGED)
+        run = purge(
+            spark,
+            arguments.run,
+            origin,
+            dry_run=arguments.dry_run,
+            files=files,
+            progress=progress,
+        )
+        return print_report(run, PURGED, dry_run=arguments.dry_run, catalog=flags)
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    if is_on_disk(arguments.runs, pairs("--conf", arguments.conf)):
+        _print_runs(FilesOnDisk(), arguments.runs)
+        return 0
     with session_of(arguments) as spark:
-        from morag.spark.gc import runs
-
-        found = runs(spark, arguments.runs)
-        for run in found:
-            steps = ", ".join(step.name for step in run.steps())
-            sys.stdout.write(f"{run.path}  {steps}\n")
-        if not found:
-            sys.stderr.write(f"no runs in '{arguments.runs}'\n")
+        _print_runs(HadoopFiles(spark), arguments.runs)
     return 0
 
 
+def _print_runs(files: RecordFiles, directory: str) -> None:
+    found = recorded_paths(files, directory)
+    for path in found:
+        steps = ", ".join(step.name for step in Records(files, path).steps())
+        sys.stdout.write(f"{path}  {steps}\n")
+    if not found:
+        sys.stderr.write(f"no runs in '{directory}'\n")
+
+
 def _show(arguments: argparse.Namespace) -> int:
+    check_new_path("--output", arguments.output)
+    part, records = arguments.part, _records_on_disk(arguments)
+    if records is not None and arguments.output is None:
+        rows = first_rows(records, part, arguments.limit + 1)
+        if rows is not None:
+            show_rows(arguments, rows)
+            return 0
     with session_of(arguments) as spark:
         from morag.spark.gc import Run
-        from morag.spark.gc.steps import WITH_ATTEMPTS
 
         run = Run(spark, arguments.run)
-        part = arguments.part
         attempted = {step.name: step for step in WITH_ATTEMPTS}
         if part == "live":
             show(arguments, run.live)
@@ -293,11 +323,30 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _unlock(arguments: argparse.Namespace) -> int:
+    records = _records_on_disk(arguments)
+    if records is not None:
+        records.unlock()
+        return 0
     with session_of(arguments) as spark:
         from morag.spark.gc import unlock
 
         unlock(spark, arguments.run)
     return 0
+
+
+def _checked(arguments: argparse.Namespace) -> tuple[Origin, Mapping[str, str]]:
+    """The catalog and the options of files, after a check that the run and the catalog exist."""
+    origin, files = origin_of(arguments), options_of_files(arguments)
+    _records_on_disk(arguments)
+    check_refs(origin)
+    return origin, files
+
+
+def _records_on_disk(arguments: argparse.Namespace) -> Records | None:
+    """The records of the run, if they can be read without Spark. CannotRun if there are none."""
+    if not is_on_disk(arguments.run, pairs("--conf", arguments.conf)):
+        return None
+    return Records(FilesOnDisk(), arguments.run)
 
 
 @contextmanager
@@ -315,47 +364,3 @@ def _step_session(
 
 def _action(arguments: argparse.Namespace) -> Action:
     return "delete" if arguments.delete else "quarantine"
-
-
-def _report(run: Run, command: Step, dry_run_advice: str = "") -> int:
-    """Print the state of the run; return the exit code.
-
-    The exit code depends on the step of this command and on the rescue that it includes, not on
-    failures of earlier commands: some of these are permanent.
-    """
-    from morag.spark.commands import count_files
-    from morag.spark.gc.run import UNSUCCESSFUL
-    from morag.spark.gc.steps import ORPHANS, RESCUED, UNDONE, WITH_ATTEMPTS
-
-    lines, code = [f"run {run.path}"], 0
-    judged = () if dry_run_advice else (command,) if command == UNDONE else (command, RESCUED)
-    if run.has(ORPHANS):
-        (found,) = count_files(run.orphans)
-        lines.append(f"  orphans: {found.files} files, {size(found.bytes)}")
-        lines += _problems(run)
-    for step in WITH_ATTEMPTS:
-        if run.has(step):
-            for row in count_files(run.attempts(step).outcomes, "outcome"):
-                counts = f"{row.files} files, {size(row.bytes)}"
-                lines.append(f"  {step.name}: {row.outcome.lower()} {counts}")
-                code = FAILED if row.outcome in UNSUCCESSFUL and step in judged else code
-    if dry_run_advice:
-        lines.append(f"  this was a dry run: {dry_run_advice}")
-    sys.stdout.write("\n".join(lines) + "\n")
-    return code
-
-
-def _problems(run: Run) -> list[str]:
-    from morag.spark.gc.steps import Role
-
-    problems = {
-        Role.MISSING: "is missing",
-        Role.UNREADABLE: "cannot be read",
-        Role.ELSEWHERE: "is on stores that are not read: jobs handle disks and S3 only",
-    }
-    found = run.problems.select("role", "content_id").distinct().groupBy("role").count()
-    lines = [
-        f"  problems: metadata of {row['count']} contents {problems[row.role]}"
-        for row in found.orderBy("role").collect()
-    ]
-    return [*lines, "  `morag spark gc show RUN --part problems` shows them"] if lines else []

@@ -6,21 +6,29 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from morag.api.url_parsing import key_of_text
+from morag.cli.main import Misuse
+from morag.cli.spark_checks import check_new_path, check_refs, check_versions, misuse
 from morag.cli.spark_flags import (
     add_flags,
     add_lake_flags,
     add_output_flags,
     options_of_files,
     origin_of,
+    pairs,
     progress_output,
     session_of,
     show,
 )
 from morag.cli.spark_text import diff_text, table_text
-from morag.spark.source.options import TABLE_OPTIONS
+from morag.spark.gc.record_files import FilesOnDisk, is_on_disk
+from morag.spark.gc.records import Records
+from morag.spark.parting import DOTS, since_parting, split_dots
+from morag.spark.source.options import TABLE_OPTIONS, ReadOptions
 
 if TYPE_CHECKING:
     import argparse
+
+    from morag.spark.opening import Origin
 
 PROBLEMS_FOUND: Final = 3
 """The exit code of `health` if contents or files are missing or unreadable."""
@@ -56,8 +64,13 @@ def _add_read(parser: argparse.ArgumentParser) -> None:
 
 def _add_diff(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(job=_diff)
-    parser.add_argument("from_ref", metavar="FROM", help="like main, main~1 or main@HASH")
-    parser.add_argument("to_ref", metavar="TO", help="the ref to compare with FROM")
+    parser.add_argument(
+        "from_ref",
+        metavar="FROM",
+        help="like main, main~1 or main@HASH; or main...dev: what changed on dev since it parted "
+        "from main",
+    )
+    parser.add_argument("to_ref", metavar="TO", nargs="?", help="the ref to compare with FROM")
     parser.add_argument(
         "--rows",
         metavar="KEY",
@@ -93,12 +106,22 @@ def _read(arguments: argparse.Namespace) -> int:
     options = {name: value for name, value in given.items() if value is not None}
     if arguments.operations:
         options["operations"] = "true"
+    columns = _names(arguments.columns)
+    with misuse():
+        ReadOptions.of({"table": arguments.table, **options})
+        if columns and not arguments.where:
+            from morag.spark.catalog_tables import selected_schema
+
+            selected_schema({"table": arguments.table, **options}, columns)
+    check_new_path("--output", arguments.output)
+    if arguments.table == "objects" and origin.store is None:
+        raise Misuse("table objects reads the rows of a store: name it by --store")
+    check_refs(origin, *given.values())
     with session_of(arguments) as spark, progress_output(arguments) as progress:
         from morag.spark.catalog_tables import read_table
         from morag.spark.progress import watched
 
         with watched(spark, f"read {arguments.table}", progress):
-            columns = _names(arguments.columns)
             if arguments.where:  # The filter may need columns that are not shown.
                 frame = read_table(spark, origin, arguments.table, options).where(arguments.where)
                 frame = frame.select(*columns) if columns else frame
@@ -110,18 +133,21 @@ def _read(arguments: argparse.Namespace) -> int:
 
 def _diff(arguments: argparse.Namespace) -> int:
     origin = origin_of(arguments)
-    between = arguments.from_ref, arguments.to_ref
     on = _names(arguments.on)
     files = options_of_files(arguments)
+    key = None if arguments.rows is None else key_of_text(arguments.rows)
+    check_new_path("--output", arguments.output)
+    between = _compared(arguments, origin)
+    if key is not None:
+        check_versions(origin, between, key, on, files)
     with session_of(arguments) as spark, progress_output(arguments) as progress:
         from morag.spark.diffs import changed_rows, diff
         from morag.spark.progress import watched
 
         with watched(spark, "diff", progress):
-            if arguments.rows is None:
+            if key is None:
                 show(arguments, diff(spark, origin, *between, files=files), diff_text)
             else:
-                key = key_of_text(arguments.rows)
                 show(arguments, changed_rows(spark, origin, *between, key, on=on, files=files))
     return 0
 
@@ -129,6 +155,11 @@ def _diff(arguments: argparse.Namespace) -> int:
 def _health(arguments: argparse.Namespace) -> int:
     origin = origin_of(arguments)
     files = options_of_files(arguments)
+    check_new_path("--output", arguments.output)
+    conf, orphans = pairs("--conf", arguments.conf), arguments.orphans
+    if orphans is not None and is_on_disk(orphans, conf):
+        Records(FilesOnDisk(), orphans)
+    check_refs(origin, arguments.ref)
     with session_of(arguments) as spark, progress_output(arguments) as progress:
         from morag.spark.gc import Run
         from morag.spark.health import report, totals
@@ -144,12 +175,25 @@ def _health(arguments: argparse.Namespace) -> int:
             if arguments.all or arguments.json or arguments.output is not None:
                 show(arguments, found)
             else:
-                sys.stdout.write(table_text(sums))
+                sys.stdout.write(table_text([row.asDict() for row in sums]))
                 if has_problems:
                     show(
                         arguments, found.where("status != 'OK'").select("key", "status", "problem")
                     )
     return PROBLEMS_FOUND if has_problems else 0
+
+
+def _compared(arguments: argparse.Namespace, origin: Origin) -> tuple[str, str]:
+    """The two refs of `main dev` or of `main...dev`, which exist."""
+    one, other = arguments.from_ref, arguments.to_ref
+    if DOTS in one and other is None:
+        with misuse():
+            sides = split_dots(one)
+        return since_parting(origin, *sides)
+    if other is None:
+        raise Misuse(f"name the second ref as well, as in `main dev` or `main{DOTS}dev`")
+    check_refs(origin, one, other)
+    return one, other
 
 
 def _names(text: str) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from morag.model.keys import ContentKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from pyspark.sql import Row
+Values: TypeAlias = Mapping[str, Any]
+"""One row: the values of its columns."""
+
+Formatter: TypeAlias = Callable[[Sequence[Values]], str]
 
 _SIGNS: Final = {"ADDED": "+", "REMOVED": "-", "CHANGED": "~", "RENAMED": ">", "REPLACED": "!"}
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -20,16 +24,15 @@ _WHOLE: Final = frozenset({"path", "location", "quarantined", "problem", "detail
 """Columns whose values must not be cut."""
 
 
-def json_lines(rows: Iterable[Row]) -> str:
-    encoded = (msgspec.json.encode(row.asDict(recursive=True)) for row in rows)
-    return "".join(line.decode() + "\n" for line in encoded)
+def json_lines(rows: Iterable[Values]) -> str:
+    return "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
 
 
-def table_text(rows: Sequence[Row]) -> str:
+def table_text(rows: Sequence[Values]) -> str:
     """A plain table. Long values of most columns are cut; JSON has them complete."""
     if not rows:
         return "(no rows)\n"
-    names = list(rows[0].asDict())
+    names = list(rows[0])
     cells = [names, *([_cell(name, row[name]) for name in names] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
     lines = (
@@ -39,29 +42,30 @@ def table_text(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def diff_text(rows: Sequence[Row]) -> str:
+def diff_text(rows: Sequence[Values]) -> str:
     """A diff for people: a line per content, with its changes below."""
     if not rows:
         return "no differences\n"
     return "".join(_difference(row) for row in rows)
 
 
-def _difference(row: Row) -> str:
-    key = ContentKey(tuple(row.key)).escaped
-    was = f" (was {ContentKey(tuple(row.old_key)).escaped})" if row.old_key else ""
+def _difference(row: Values) -> str:
+    key, old_key = ContentKey(tuple(row["key"])).escaped, row["old_key"]
+    was = f" (was {ContentKey(tuple(old_key)).escaped})" if old_key else ""
     counts = [
-        _counted("rows", row.from_rows, row.to_rows),
-        _counted("files", row.from_files, row.to_files),
-        _sized(row.from_bytes, row.to_bytes),
+        _counted("rows", row["from_rows"], row["to_rows"]),
+        _counted("files", row["from_files"], row["to_files"]),
+        _sized(row["from_bytes"], row["to_bytes"]),
     ]
     facts = "; ".join(each for each in counts if each)
-    lines = [f"{_SIGNS[row.change]} {key}{was}  {row.content_type}{facts and f'  {facts}'}"]
-    if row.history not in (None, "SAME"):
-        how = f": {', '.join(row.operations)}" if row.operations else ""
-        lines.append(f"    {row.history.lower()}{how}")
-    lines += [f"    {change}" for change in (*row.schema_changes, *row.other_changes)]
-    if row.problem:
-        lines.append(f"    no further details: {row.problem}")
+    sign, type = _SIGNS[row["change"]], row["content_type"]
+    lines = [f"{sign} {key}{was}  {type}{facts and f'  {facts}'}"]
+    history, operations = row["history"], ", ".join(row["operations"] or ())
+    if history not in (None, "SAME"):
+        lines.append(f"    {history.lower()}{operations and f': {operations}'}")
+    lines += [f"    {change}" for change in (*row["schema_changes"], *row["other_changes"])]
+    if row["problem"]:
+        lines.append(f"    no further details: {row['problem']}")
     return "\n".join(lines) + "\n"
 
 
