@@ -18,6 +18,7 @@ ARGS ?=
 # install Spark.
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
+SPARK := $(VENV)/.spark
 DEV := $(VENV)/.dev
 UV := $(VENV)/.uv
 
@@ -28,13 +29,25 @@ SPARK35 := .venv-spark35
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-config --system-certs --quiet $(ARGS)
 
+# Installs a lock and shows what is downloaded, so that minutes are not silent. The stamp is set only
+# if pip succeeds, because the exit code of a pipe is that of its last command.
+SHOW := awk '/^ *(Downloading|Using cached|Building wheels|Installing collected)/ { \
+	sub(/^ */, "  "); if (length > 100) $$0 = substr($$0, 1, 97) "..."; print; fflush() }'
+define INSTALL_AND_SHOW
+@rm -f $@
+@($(PIP) install --progress-bar off --require-hashes -r $< && touch $@) | $(SHOW)
+@test -f $@
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help setup dev serve test test-long test-nessie test-clients test-spark test-spark41 test-spark35 test-stores test-deploy check format bench bench-nessie bench-stores bench-spark lock clean
+.PHONY: help setup spark dev serve test test-long test-nessie test-clients test-spark test-spark41 test-spark35 test-stores test-deploy check format bench bench-nessie bench-stores bench-spark lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Build .venv from the lock and install morag in it, editable
+
+spark: $(SPARK) $(INSTALLED) ## Add what Spark jobs need: PySpark, PyArrow, PyIceberg and a Java
 
 dev: $(DEV) $(INSTALLED) ## Add what Spark jobs, databases, tests and checks need
 
@@ -90,12 +103,13 @@ bench-nessie: dev ## Compare Morag with Nessie (needs mvn; ARGS="rocksdb content
 bench-stores: dev ## Measure commits on every store that can be installed here (ARGS=PostgreSQL for one)
 	$(BIN)/python -m bench.stores $(ARGS)
 
-bench-spark: dev ## Measure what Spark jobs cost (ARGS=entries or gc for one of them)
+bench-spark: dev ## Measure what Spark jobs cost (ARGS=export for one of them)
 	$(BIN)/python -m bench.spark $(ARGS)
 
 lock: setup $(UV) ## Pin all dependencies again (ARGS=--upgrade for the newest)
 	$(COMPILE) pyproject.toml --group build -o requirements/base.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra spark -c requirements/dev.txt -o requirements/spark.txt
 	$(COMPILE) pyproject.toml --extra all-stores -c requirements/base.txt -o deploy/requirements.txt
 	$(COMPILE) --group pynessie -o requirements/pynessie.txt
 	$(COMPILE) --group spark35 -o requirements/spark35.txt
@@ -117,9 +131,13 @@ $(INSTALLED): $(LOCKED) pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
+$(SPARK): requirements/spark.txt $(LOCKED)
+	@echo "Installing PySpark, PyArrow, PyIceberg and a Java in $(VENV), from $<:"
+	$(INSTALL_AND_SHOW)
+
 $(DEV): requirements/dev.txt $(LOCKED)
-	$(PIP) install --quiet --require-hashes -r $<
-	touch $@
+	@echo "Installing what Spark jobs, databases, tests and checks need in $(VENV), from $<:"
+	$(INSTALL_AND_SHOW)
 
 $(UV): requirements/lock.txt $(LOCKED)
 	$(PIP) install --quiet --require-hashes -r $<

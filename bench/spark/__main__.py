@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from bench.spark import entries, gc
+from bench.spark import entries, fsck, gc, generator, transfer
 
-PARTS = {"entries": entries.main, "gc": gc.main}
+PARTS = {
+    "entries": entries.main,
+    "fsck": fsck.main,
+    "gc": gc.main,
+    "generator": generator.main,
+    "export": transfer.export_main,
+    "import": transfer.import_main,
+}
 
 if __name__ == "__main__":
     requested = sys.argv[1:] or list(PARTS)
