@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import morag
 from morag.cli.spark_flags import add_flags, session_of
 from morag.spark import session as make_session
 from morag.spark.errors import CannotRun
@@ -96,7 +97,9 @@ def test_commands_pass_the_master_to_the_session(
 @pytest.mark.long
 def test_commands_use_the_master_of_an_installation_of_spark(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[nowhere]\n")
-    job = [sys.executable, "-m", "morag", "spark", "read", "references", "--store", "sqlite:none"]
+    store = f"sqlite:{tmp_path / 'catalog.db'}"
+    morag.open(store).close()
+    job = [sys.executable, "-m", "morag", "spark", "read", "references", "--store", store]
     set_up = os.environ | {"SPARK_CONF_DIR": str(tmp_path)}
     ended = subprocess.run(job, env=set_up, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 1
