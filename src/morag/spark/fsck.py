@@ -66,7 +66,7 @@ _ROWS_AT_ONCE: Final = 5000
 _ITEMS_AT_ONCE: Final = 100_000
 _OBJECTS_IN_A_TASK: Final = 200_000
 _COMMITS_IN_A_LINE: Final = 1000
-_LINES_PER_CORE: Final = 8
+_LINES_PER_CORE: Final = 4
 
 
 class Checked(Struct, frozen=True):

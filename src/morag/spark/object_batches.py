@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from morag.errors import StoreBusy
 from morag.format.objects import Commit, Index, IndexSegments
 from morag.logic.retry import Retries
 from morag.persist.persist import Persist
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from morag.format.records import Row
     from morag.persist.cache import ObjectCache
 
-_ROWS: Final = 4_000
-_BYTES: Final = 4_000_000
+_ROWS: Final = 16_000
+_BYTES: Final = 16_000_000
+"""Large: ids are random, so that a transaction of SQLite writes most pages of their index again."""
 _TIMEOUT_MS: Final = 120_000
 """Other tasks may keep the store busy for longer than one commit would wait."""
 
@@ -90,9 +90,6 @@ class ObjectBatches:
         self._rows, self._staged, self._bytes = [], [], 0
 
     def _insert(self, rows: list[Row]) -> None:
-        for attempt in self._retries.attempts("insert") if rows else ():
-            try:
-                self._backend.insert_rows(self._persist.settings.repository_id, rows)
-                return
-            except StoreBusy as busy:
-                attempt.failure = busy
+        repo, insert = self._persist.settings.repository_id, self._backend.insert_rows
+        if rows:
+            self._retries.repeat("insert", lambda: insert(repo, rows))
