@@ -92,4 +92,6 @@ class ObjectBatches:
     def _insert(self, rows: list[Row]) -> None:
         repo, insert = self._persist.settings.repository_id, self._backend.insert_rows
         if rows:
+            # Stores keep rows by id: neighbours share pages, and tasks lock rows in one order.
+            rows.sort(key=lambda row: row.id)
             self._retries.repeat("insert", lambda: insert(repo, rows))
