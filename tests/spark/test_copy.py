@@ -27,6 +27,7 @@ from morag.versions.world import World
 from tests.maintenance.purge_scenario import SMALL, a_table
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -178,6 +179,8 @@ def test_a_copy_can_be_killed_and_repeated_at_any_moment(
     url, to = filled(f"sqlite:{tmp_path / 'a'}"), f"sqlite:{tmp_path / 'b'}"
     random = Random(5)
     command = [sys.executable, "-m", "morag", "spark", "copy", url, to, "--master", "local[2]"]
+    # One that was killed while it stopped had finished its copy, too.
+    finished: AbstractContextManager[object] = suppress(RepositoryExists)
     for _ in range(4):
         running = subprocess.Popen(
             [*command, "--no-check", "--quiet"],
@@ -187,11 +190,11 @@ def test_a_copy_can_be_killed_and_repeated_at_any_moment(
         )
         try:
             running.wait(random.uniform(6, 16))
+            finished = pytest.raises(RepositoryExists)
             break
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, SIGKILL)
             running.wait(30)
-    # A process that was killed while it stopped had finished its copy.
-    with suppress(RepositoryExists):
+    with finished:
         copy(spark, Origin(store=url), Origin(store=to), check=False)
     assert content(to) == content(url)

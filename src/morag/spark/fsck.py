@@ -66,7 +66,8 @@ _ROWS_AT_ONCE: Final = 5000
 _ITEMS_AT_ONCE: Final = 100_000
 _OBJECTS_IN_A_TASK: Final = 200_000
 _COMMITS_IN_A_LINE: Final = 1000
-_LINES_PER_CORE: Final = 4
+_TASKS_PER_CORE: Final = 4
+"""Few: each task begins with an empty cache."""
 
 
 class Checked(Struct, frozen=True):
@@ -183,7 +184,7 @@ def _collect(
 
 def _compare(spark: SparkSession, origin: Origin, lines: list[LineToCheck]) -> DataFrame:
     items = [(line.newest, line.count, line.reachable) for line in lines]
-    tasks = min(len(items), spark.sparkContext.defaultParallelism * _LINES_PER_CORE) or 1
+    tasks = min(len(items), spark.sparkContext.defaultParallelism * _TASKS_PER_CORE) or 1
     return frame_of_items(spark, items, partial(_check_lines, origin), tasks, PACKED)
 
 
