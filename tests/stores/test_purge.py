@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from random import Random
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.maintenance.purge_scenario import SMALL, a_table
 from tests.server_process import Served
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from morag.backend.base import Backend
@@ -35,6 +37,7 @@ SERVER: Final = "postgres"
 DAYS_NANOS: Final = 3 * 86_400 * 10**9
 BRANCHES: Final = [f"old-{n}" for n in range(25)]
 CLIENTS: Final = 6
+Request: TypeAlias = "Callable[[], object]"
 PURGE: Final = PurgeRequest(dry_run=False, rows_at_once=25, rows_per_second=80, settle_seconds=3)
 
 
@@ -54,33 +57,48 @@ def fill(backend: Backend) -> list[str]:
     return hashes
 
 
-def use(client: Client, hashes: list[str], random: Random, end: Event) -> int:
-    """Make old commits reachable in every way, and drop them again. How often that succeeded."""
-    done = 0
+def any_request(client: Client, hashes: list[str], random: Random) -> Request:
+    """A request that makes an old commit reachable, drops it again, or builds on a branch."""
+    name = f"b{random.randrange(10)}"
+    old = random.choice(hashes)
+    key = ContentKey.of(f"new-{random.randrange(1 << 30)}")
+    references = client.references
+    match random.randrange(7):
+        case 0:
+            return partial(references.create_branch, name, f"@{old}")
+        case 1:
+            return partial(references.assign, name, f"@{old}")
+        case 2:
+            return partial(client.merge, f"@{old}", "main")
+        case 3:
+            return partial(client.transplant, [old], "main")
+        case 4:
+            return partial(references.delete, name)
+        case _:
+            branch = random.choice(["main", name])
+            return partial(client.commit, branch, [Put(key, a_table("new"))], "m")
+
+
+def is_torn(request: Request) -> bool:
+    """Whether an object is missing that the request needs. May be refused for another reason."""
+    try:
+        request()
+    except RepositoryCorrupt:
+        return True
+    except MoragError:
+        pass
+    return False
+
+
+def use(client: Client, hashes: list[str], seed: int, end: Event) -> tuple[int, list[Request]]:
+    """Send requests until the end: how many, and those for which an object was missing."""
+    random, count, torn = Random(seed), 0, []
     while not end.is_set():
-        name = f"b{random.randrange(10)}"
-        old = random.choice(hashes)
-        key = ContentKey.of(f"new-{random.randrange(1 << 30)}")
-        action = random.randrange(7)
-        try:
-            if action == 0:
-                client.references.create_branch(name, f"@{old}")
-            elif action == 1:
-                client.references.assign(name, f"@{old}")
-            elif action == 2:
-                client.merge(f"@{old}", "main")
-            elif action == 3:
-                client.transplant([old], "main")
-            elif action == 4:
-                client.references.delete(name)
-            else:
-                client.commit(random.choice(["main", name]), [Put(key, a_table("new"))], "m")
-            done += 1
-        except RepositoryCorrupt:
-            raise
-        except MoragError:
-            continue
-    return done
+        request = any_request(client, hashes, random)
+        count += 1
+        if is_torn(request):
+            torn.append(request)
+    return count, torn
 
 
 def findings(backend: Backend) -> list[str]:
@@ -94,22 +112,23 @@ def test_a_purge_beside_servers_loses_nothing(url: str, tmp_path: Path) -> None:
         before = purge(backend, SMALL, World(), PurgeRequest()).removed_rows
         assert before > 500
         end = Event()
-        with (
-            Served(tmp_path, store=url) as one,
-            Served(tmp_path, store=url) as other,
-            ThreadPoolExecutor(CLIENTS) as pool,
-        ):
-            clients = [Client([one, other][n % 2].url) for n in range(CLIENTS)]
-            using = [
-                pool.submit(use, client, hashes, Random(n), end) for n, client in enumerate(clients)
+        with ExitStack() as stack:
+            servers = [stack.enter_context(Served(tmp_path, store=url)) for _ in range(2)]
+            clients = [
+                stack.enter_context(closing(Client(servers[n % 2].url))) for n in range(CLIENTS)
             ]
-            try:
-                report = purge(backend, SMALL, World(), PURGE, tmp_path / "journal")
-            finally:
-                end.set()
-            assert sum(each.result(timeout=60) for each in using) > 50
-            for client in clients:
-                client.close()
+            pool = stack.enter_context(ThreadPoolExecutor(CLIENTS))
+            stack.callback(end.set)
+            using = [
+                pool.submit(use, client, hashes, seed, end) for seed, client in enumerate(clients)
+            ]
+            report = purge(backend, SMALL, World(), PURGE, tmp_path / "journal")
+            end.set()
+            used = [each.result(timeout=60) for each in using]
+            assert sum(count for count, _ in used) > 50
+            # While a batch is removed, an old commit may lack what it needs, but never later.
+            torn = [request for _, requests in used for request in requests]
+            assert not any(is_torn(request) for request in torn)
         assert report.removed_rows
         assert findings(backend) == []
         # Without servers, everything unreachable and old is removed.
